@@ -24,6 +24,7 @@ class Vcpu {
   unsigned id() const noexcept { return id_; }
   // The page shared with KVM (5 "The kvm_run structure"); valid as long as this object.
   kvm_run& run_page() noexcept { return *reinterpret_cast<kvm_run*>(run_.data()); }
+  std::size_t run_page_bytes() const noexcept { return run_.size(); }
   // KVM_RUN (4.10): 0, or -errno (-EINTR after a signal or immediate_exit, -EAGAIN). Never throws.
   int run() noexcept;
 
