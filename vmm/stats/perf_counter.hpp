@@ -13,12 +13,16 @@ struct perf_event_attr;
 
 namespace vmm::stats {
 
-// perf_event_open(2) for any CPU; -errno in `error` and no fd on failure.
+// perf_event_open(2) for any CPU.
 struct PerfOpenResult {
   base::UniqueFd fd;
-  int error = 0;  // errno
+  int error = 0;  // errno; then no fd
 };
 PerfOpenResult open_perf_event(perf_event_attr& attributes, pid_t thread) noexcept;
+
+// Event filter of an open event, and starting it. 0 or an errno.
+int set_perf_filter(int fd, const std::string& filter) noexcept;
+int enable_perf_event(int fd) noexcept;
 
 class PerfCounter {
  public:

@@ -35,7 +35,8 @@ std::optional<ThreadStat> parse_thread_stat(std::string_view text);
 std::optional<ThreadSchedstat> parse_thread_schedstat(std::string_view text);
 std::optional<ThreadSwitches> parse_thread_status(std::string_view text);
 
-// Adds cpu_guest_ns, cpu_user_ns (without guest time), cpu_system_ns, cpu_on_ns, run_delay_ns, switches_voluntary and
+// Adds cpu_guest_ns, cpu_user_ns (guest time included: the kernel scales field 14 but not field 43, so their difference
+// can be negative), cpu_system_ns, cpu_on_ns, run_delay_ns, switches_voluntary and
 // switches_involuntary of thread `thread` of this process; null with the reason where a file cannot be read. Never
 // throws.
 void merge_thread_time(VcpuSnapshot& into, pid_t thread);

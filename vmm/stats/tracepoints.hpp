@@ -68,6 +68,7 @@ class Tracepoints {
   static Tracepoints probe();
   // All of it from given facts: for tests, and for a caller that forbids tracing.
   static Tracepoints unavailable(std::string problem, std::string remedy);
+  static Tracepoints of(std::map<std::string, TraceEvent, std::less<>> events, Isa isa, ApicVirtualization apic);
 
   // True when events can be found and a counter could be opened.
   bool usable() const noexcept { return problem_.empty(); }

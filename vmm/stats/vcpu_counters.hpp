@@ -7,7 +7,6 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 #include <sys/types.h>
 #include <utility>
 #include <vector>
@@ -21,10 +20,10 @@ namespace vmm::stats {
 // What to count: each group costs its events at every block and wake-up of a vCPU thread (the kernel switches them).
 struct TraceGroups {
   bool ipi_targets = true;   // ipi_injected_*, timer_interrupts
-  bool ipi_senders = true;   // ipi_sent_*, icr_writes, pv_ipi_hypercalls
-  bool injections = true;    // virq_injections, ipi_reinjected_*, ipi_coalesced_*
+  bool ipi_senders = true;   // ipi_sent_*, icr_writes_*, pv_ipi_hypercalls
+  bool injections = true;    // virq_injections*, virq_reinjections*, ipi_reinjected_*, ipi_coalesced_*
   bool exit_reasons = true;  // exits_by_reason.*, exits_traced
-  bool wakeups = true;       // halts_blocked
+  bool wakeups = true;       // halt_wakeups_traced, halts_blocked
 };
 
 // One event to open: pure data, so that tests see exactly what is asked of the kernel.
@@ -36,8 +35,13 @@ struct CounterSpec {
 };
 // For the target `vcpu` (KVM's vcpu_id, which is what kvm_apic_accept_irq calls apicid).
 std::vector<CounterSpec> target_counter_specs(unsigned vcpu, const TraceGroups& groups);
-// For the thread of a vCPU. `reinjected_field`: kvm_inj_virq has it (since 6.0).
-std::vector<CounterSpec> thread_counter_specs(Isa isa, const TraceGroups& groups, bool reinjected_field);
+// For the thread of a vCPU.
+std::vector<CounterSpec> thread_counter_specs(const Tracepoints& tracepoints, const TraceGroups& groups);
+
+// From the counters of target_counter_specs() and thread_counter_specs() those that are sums and remainders of them:
+// ipi_injected, ipi_injected_call_function, ipi_sent, icr_writes_other, ipi_reinjected_*, ipi_coalesced_*,
+// exits_by_reason.other. Pure.
+void derive_trace_counters(VcpuSnapshot& into);
 
 class VcpuTraceCounters {
  public:
