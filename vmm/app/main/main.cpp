@@ -1,0 +1,41 @@
+// SPDX-License-Identifier: Apache-2.0
+// From here to a HLT counter: parse_command_line -> run_once -> GuestRun -> Machine (the recipe in machine/machine.cpp)
+// -> run_vcpu; counters are read in Machine::snapshot_at_rest() at the marks that AgentSession receives.
+#include <exception>
+#include <fmt/format.h>
+#include <string>
+#include <unistd.h>
+#include <vector>
+
+#include "app/doctor.hpp"
+#include "app/options.hpp"
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "experiment/run.hpp"
+#include "experiment/supervisor.hpp"
+
+namespace {
+
+struct Execute {
+  int operator()(const vmm::app::RunCommand& command) const { return vmm::experiment::run_once(command.config); }
+  int operator()(const vmm::app::CompareCommand& command) const { return vmm::experiment::run_compare(command.config); }
+  int operator()(const vmm::app::DoctorCommand& command) const { return vmm::app::doctor(command); }
+  int operator()(const vmm::app::ShowText& text) const {
+    return vmm::base::write_all(STDOUT_FILENO, text.text) == 0 ? 0 : 3;
+  }
+};
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    vmm::experiment::block_supervised_signals();
+    return std::visit(Execute{}, vmm::app::parse_command_line(std::vector<std::string>(argv + 1, argv + argc)));
+  } catch (const vmm::base::Error& error) {
+    (void)vmm::base::write_all(STDERR_FILENO, fmt::format("vmm: {}\n", error.what()));
+    return static_cast<int>(error.status());
+  } catch (const std::exception& error) {
+    (void)vmm::base::write_all(STDERR_FILENO, fmt::format("vmm: internal error: {}\n", error.what()));
+    return static_cast<int>(vmm::base::ExitStatus::kHostUnable);
+  }
+}

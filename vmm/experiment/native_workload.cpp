@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "experiment/native_workload.hpp"
+
+#include <cerrno>
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <poll.h>
+#include <signal.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+#include <utility>
+#include <vector>
+
+#include "base/error.hpp"
+#include "base/file.hpp"
+#include "base/unique_fd.hpp"
+
+extern char** environ;
+
+namespace vmm::experiment {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+constexpr std::size_t kOutputLimitBytes = 1 << 20;
+
+struct Pipe {
+  base::UniqueFd read;
+  base::UniqueFd write;
+};
+
+Pipe make_pipe() {
+  int fds[2];
+  if (::pipe2(fds, O_CLOEXEC) != 0) base::throw_errno("pipe2");
+  return {base::UniqueFd(fds[0]), base::UniqueFd(fds[1])};
+}
+
+// A child in a process group of its own (a workload forks), killed and reaped when this goes out of scope.
+class Child {
+ public:
+  explicit Child(pid_t pid) : pid_(pid) {}
+  Child(const Child&) = delete;
+  Child& operator=(const Child&) = delete;
+  ~Child() {
+    if (pid_ > 0) (void)kill_and_wait();
+  }
+  int wait() {
+    int status = 0;
+    while (::waitpid(pid_, &status, 0) < 0 && errno == EINTR) {
+    }
+    pid_ = -1;
+    return status;
+  }
+  int kill_and_wait() {
+    ::kill(-pid_, SIGKILL);
+    return wait();
+  }
+
+ private:
+  pid_t pid_;
+};
+
+pid_t spawn(const std::filesystem::path& binary, const std::vector<std::string>& arguments, int in, int out) {
+  std::vector<char*> argv;
+  for (const std::string& argument : arguments) argv.push_back(const_cast<char*>(argument.c_str()));
+  argv.push_back(nullptr);
+  posix_spawn_file_actions_t actions;
+  posix_spawnattr_t attributes;
+  ::posix_spawn_file_actions_init(&actions);
+  ::posix_spawnattr_init(&attributes);
+  ::posix_spawn_file_actions_adddup2(&actions, in, STDIN_FILENO);
+  ::posix_spawn_file_actions_adddup2(&actions, out, STDOUT_FILENO);
+  sigset_t none;
+  sigemptyset(&none);
+  ::posix_spawnattr_setsigmask(&attributes, &none);  // this process blocks the signals that its supervisor reads
+  ::posix_spawnattr_setpgroup(&attributes, 0);
+  ::posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGMASK | POSIX_SPAWN_SETPGROUP);
+  pid_t pid = -1;
+  const int error = ::posix_spawn(&pid, binary.c_str(), &actions, &attributes, argv.data(), environ);
+  ::posix_spawn_file_actions_destroy(&actions);
+  ::posix_spawnattr_destroy(&attributes);
+  if (error != 0) {
+    throw base::HostUnable(
+        fmt::format("the workload '{}' cannot be started on this host: {}", binary.string(), base::errno_text(error)));
+  }
+  return pid;
+}
+
+// The next line of `fd`; no value at its end or at the deadline.
+std::optional<std::string> read_line(int fd, std::string& buffer, Clock::time_point deadline) {
+  while (true) {
+    if (const std::size_t end = buffer.find('\n'); end != std::string::npos) {
+      std::string text = buffer.substr(0, end);
+      buffer.erase(0, end + 1);
+      return text;
+    }
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (left <= 0 || buffer.size() > kOutputLimitBytes) return std::nullopt;
+    pollfd wait{fd, POLLIN, 0};
+    const int ready = ::poll(&wait, 1, static_cast<int>(std::min<long>(left, 1000)));
+    if (ready < 0 && errno != EINTR) return std::nullopt;
+    if (ready <= 0) continue;
+    char chunk[4096];
+    const ssize_t got = ::read(fd, chunk, sizeof chunk);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) return std::nullopt;
+    buffer.append(chunk, static_cast<std::size_t>(got));
+  }
+}
+
+}  // namespace
+
+std::filesystem::path native_workload_path(const std::string& workload) {
+  return base::executable_directory().parent_path() / "guest-bin" / workload;
+}
+
+NativeResult run_native(const std::filesystem::path& binary, const std::map<std::string, std::string>& args,
+                        std::chrono::milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
+  std::vector<std::string> arguments{binary.string()};
+  for (const auto& [key, value] : args) arguments.push_back(fmt::format("--{}={}", key, value));
+  Pipe to_child = make_pipe();
+  Pipe from_child = make_pipe();
+  Child child(spawn(binary, arguments, to_child.read.get(), from_child.write.get()));
+  to_child.read.reset();
+  from_child.write.reset();
+
+  NativeResult result;
+  const auto fail = [&](std::string problem) {
+    result.status = 1;
+    result.problem = std::move(problem);
+    return result;
+  };
+  std::string buffer;
+  while (true) {
+    const auto text = read_line(from_child.read.get(), buffer, deadline);
+    if (!text) {
+      const int status = child.kill_and_wait();
+      return fail(Clock::now() >= deadline
+                      ? "the workload did not end in time"
+                      : fmt::format("the workload ended without a result (wait status {:#x})", status));
+    }
+    if (*text == "ready") {
+      if (base::write_all(to_child.write.get(), "go\n") != 0) return fail("the workload does not read its 'go'");
+    } else if (text->starts_with("done ")) {
+      result.result = nlohmann::json::parse(text->substr(5), nullptr, false);
+      if (!result.result.is_object()) return fail("the workload's result is not a JSON object");
+      break;
+    }
+  }
+  to_child.write.reset();
+  const int status = child.wait();
+  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
+    return fail(fmt::format("the workload failed (wait status {:#x})", status));
+  }
+  return result;
+}
+
+}  // namespace vmm::experiment
