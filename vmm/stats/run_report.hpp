@@ -16,18 +16,18 @@ namespace vmm::stats {
 // What the workload said at its end: its result line, checked by the caller. Everything it said beyond these is in
 // `raw`.
 struct WorkloadResult {
-  std::string name;
-  Value seconds;  // Source kGuest or kPayload
-  Value operations;
-  nlohmann::ordered_json raw;  // the result line without type and trial; null: it never ended
+  std::string name{};
+  Value seconds{};  // Source kGuest or kPayload
+  Value operations{};
+  nlohmann::ordered_json raw{};  // the result line without type and trial; null: it never ended
 };
 
 // One measured interval: from the `begin` to the `end` mark of a trial.
 struct TrialResult {
   std::uint64_t trial = 0;
-  WorkloadResult workload;
-  std::vector<VcpuSnapshot> vcpus;  // differences
-  unsigned begin_attempts = 1;      // marks sent until one was quiet
+  WorkloadResult workload{};
+  std::vector<VcpuSnapshot> vcpus{};  // differences
+  unsigned begin_attempts = 1;        // marks sent until one was quiet
   unsigned end_attempts = 1;
 };
 
@@ -39,7 +39,7 @@ struct RunResult {
   nlohmann::ordered_json host;
   std::vector<std::pair<std::string, double>> phases_ms;  // in order, since exec
   std::string interval;                                   // what `vcpus` covers: "begin to end of trial 0", "whole run"
-  std::vector<VcpuSnapshot> vcpus;                        // differences over `interval`
+  std::vector<VcpuSnapshot> vcpus{};                      // differences over `interval`
   std::optional<WorkloadResult> workload;
   std::vector<TrialResult> trials;    // all of them, if there was more than one interval
   std::vector<Agreement> agreements;  // of `vcpus`

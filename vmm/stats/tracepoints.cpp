@@ -80,7 +80,7 @@ std::optional<TraceEvent> parse_event_format(std::string_view system, std::strin
   }
   if (tep_get_events_count(tep.get()) != 1) return std::nullopt;
   tep_event* parsed = tep_get_event(tep.get(), 0);
-  if (parsed == nullptr || parsed->name == nullptr || parsed->id < 0) return std::nullopt;
+  if (parsed == nullptr || parsed->name == nullptr || parsed->id <= 0) return std::nullopt;
   TraceEvent event;
   event.name = parsed->name;
   event.id = static_cast<std::uint64_t>(parsed->id);

@@ -18,9 +18,10 @@ namespace vmm::stats {
 
 struct VcpuSnapshot {
   unsigned id = 0;
-  std::map<std::string, Value, std::less<>> counters;
-  std::map<std::string, Histogram, std::less<>> histograms;
-  std::set<std::string, std::less<>> levels;  // names in `counters` that are instants or peaks: they have no difference
+  std::map<std::string, Value, std::less<>> counters{};
+  std::map<std::string, Histogram, std::less<>> histograms{};
+  std::set<std::string, std::less<>>
+      levels{};  // names in `counters` that are instants or peaks: they have no difference
 
   // The counter, or null "not measured".
   Value counter(std::string_view name) const;
