@@ -15,7 +15,7 @@ constexpr std::uint32_t kLeaf1Htt = 1U << 28;          // EDX: EBX[23:16] is val
 
 // KVM's leaves (Documentation/virt/kvm/x86/cpuid.rst).
 constexpr std::uint32_t kKvmFeatures = 0x40000001;
-constexpr std::uint32_t kKvmHintsRealtime = 1U << 0;  // EDX
+constexpr std::uint32_t kKvmHintsRealtime = 1U << 0;         // EDX
 constexpr std::uint32_t kKvmNeedsKernelApic = (1U << 4)      // async page faults (their interrupt)
                                               | (1U << 6)    // PV EOI
                                               | (1U << 7)    // PV unhalt (kick by hypercall)
@@ -28,7 +28,9 @@ constexpr std::uint32_t kKvmNeedsKernelApic = (1U << 4)      // async page fault
 // Topology leaf levels (SDM vol. 2A, CPUID leaf 0BH).
 constexpr std::uint32_t kLevelInvalid = 0, kLevelSmt = 1, kLevelCore = 2;
 
-unsigned id_bits(unsigned vcpus) { return vcpus <= 1 ? 0U : static_cast<unsigned>(std::bit_width(vcpus - 1U)); }
+unsigned id_bits(unsigned vcpus) {
+  return vcpus <= 1 ? 0U : static_cast<unsigned>(std::bit_width(vcpus - 1U));
+}
 
 void set_topology(CpuidEntry& entry, const CpuidPolicy& policy) {
   entry.ecx = entry.index;
@@ -68,7 +70,9 @@ void apply(CpuidEntry& entry, const CpuidPolicy& policy) {
       break;
     }
     case 0xb:
-    case 0x1f: set_topology(entry, policy); break;
+    case 0x1f:
+      set_topology(entry, policy);
+      break;
     case kKvmFeatures:
       if (!policy.kernel_irqchip) entry.eax &= ~kKvmNeedsKernelApic;
       entry.edx = policy.hint_realtime ? entry.edx | kKvmHintsRealtime : entry.edx & ~kKvmHintsRealtime;
@@ -83,7 +87,8 @@ void apply(CpuidEntry& entry, const CpuidPolicy& policy) {
       entry.ebx = policy.vcpu & 0xff;
       entry.ecx = 0;
       break;
-    default: break;
+    default:
+      break;
   }
 }
 

@@ -1,245 +1,345 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "boot/kernel_image.hpp"
 
-#include <asm/bootparam.h>
-#include <elf.h>
-#include <fmt/format.h>
-
 #include <algorithm>
 #include <array>
-#include <bit>
+#include <asm/bootparam.h>
 #include <cstring>
-#include <limits>
+#include <elf.h>
+#include <fmt/format.h>
+#include <optional>
+#include <string_view>
+#include <utility>
 
 #include "base/error.hpp"
-#include "base/file.hpp"
+#include "boot/linux_abi.hpp"
 #include "memory/layout.hpp"
 
 namespace vmm::boot {
 namespace {
 
-using base::BadInput;
 namespace layout = memory::layout;
+using namespace linux_abi;
 
-constexpr std::uint64_t kSectorBytes = 512;
-constexpr std::size_t kSetupHeaderOffset = 0x1f1;
-constexpr std::size_t kSetupHeaderMagicOffset = 0x202;
-constexpr std::uint64_t kSetupHeaderEndMaximum = 0x290;  // the zero page has the EDD buffer after it (zero-page.rst)
-constexpr std::uint32_t kSetupHeaderMagic = 0x53726448;  // "HdrS"
-constexpr std::uint16_t kProtocolMinimum = 0x020c;       // 2.12: xloadflags
-constexpr unsigned kSetupSectsDefault = 4;               // boot.rst: "for backwards compatibility, 0 means 4"
-constexpr std::uint64_t kEntry64Offset = 0x200;          // boot.rst, "64-bit Boot Protocol"
-constexpr std::uint16_t kMachineX86_64 = EM_X86_64;
-constexpr std::uint32_t kNotePhys32Entry = 18;  // XEN_ELFNOTE_PHYS32_ENTRY (xen/include/public/elfnote.h)
-constexpr std::uint64_t kProgramHeadersMaximum = 256;
-constexpr std::uint64_t kNoteBytesMaximum = 1 << 20;
+// Bounds of what is believed of a file: a real vmlinux has about 5 program headers and 1 KiB of notes.
+constexpr std::uint64_t kProgramHeadersMaximum = 128;
+constexpr std::uint64_t kNoteBytesMaximum = 64 * layout::kKiB;
+constexpr std::uint32_t kXenNotePhys32Entry = 18;  // XEN_ELFNOTE_PHYS32_ENTRY, Xen's public/elfnote.h
+constexpr std::string_view kXenNoteName{"Xen\0", 4};
 
-template <typename T>
-T read_object(const ByteSource& file, std::uint64_t offset) {
-  T object{};
-  file.read(offset, std::as_writable_bytes(std::span(&object, 1)));
-  return object;
+struct Magic {
+  std::string_view bytes;
+  std::string_view name;
+  std::string_view remedy;
+};
+using namespace std::string_view_literals;
+// What a kernel may be wrapped in, by first bytes.
+constexpr std::array<Magic, 7> kCompressions{{{"\x1f\x8b"sv, "gzip", "gzip -dc"},
+                                              {"\x28\xb5\x2f\xfd"sv, "zstd", "zstd -dc"},
+                                              {"\xfd"
+                                               "7zXZ\0"sv,
+                                               "xz", "xz -dc"},
+                                              {"\x02\x21\x4c\x18"sv, "lz4", "lz4 -dc"},
+                                              {"\x04\x22\x4d\x18"sv, "lz4", "lz4 -dc"},
+                                              {"BZh"sv, "bzip2", "bzip2 -dc"},
+                                              {"\x89LZO"sv, "lzo", "lzop -dc"}}};
+
+[[noreturn]] void fail(const ByteSource& source, const std::string& name, const std::string& what) {
+  throw base::BadInput(fmt::format("{}: '{}' {}", source.option(), name, what));
 }
 
-// [offset, offset + bytes) lies within `limit` bytes, without wrapping.
-bool within(std::uint64_t offset, std::uint64_t bytes, std::uint64_t limit) {
-  return offset <= limit && bytes <= limit - offset;
+// The sum, or no value when it wraps.
+std::optional<std::uint64_t> sum(std::uint64_t a, std::uint64_t b) {
+  std::uint64_t result = 0;
+  if (__builtin_add_overflow(a, b, &result)) return std::nullopt;
+  return result;
+}
+
+template <typename T>
+T read_object(const ByteSource& source, std::uint64_t offset) {
+  T object{};
+  source.read(offset, std::as_writable_bytes(std::span(&object, 1)));
+  return object;
 }
 
 // ---- bzImage ----
 
-KernelImage inspect_bzimage(const ByteSource& file, const std::string& name) {
-  const auto header = read_object<setup_header>(file, kSetupHeaderOffset);
-  if (header.version < kProtocolMinimum) {
-    throw BadInput(fmt::format("--kernel: '{}' speaks boot protocol {}.{:02}, 2.12 is needed (Linux 3.8 or later)", name,
-                               header.version >> 8, header.version & 0xff));
+bool looks_like_bzimage(const ByteSource& source) {
+  return source.contains(kHeaderMagic, sizeof(std::uint32_t)) &&
+         read_object<std::uint32_t>(source, kHeaderMagic) == kHeaderMagicValue &&
+         read_object<std::uint16_t>(source, kBootFlag) == kBootFlagValue;
+}
+
+KernelImage inspect_bzimage(const ByteSource& source, const std::string& name) {
+  const std::uint64_t header_end = kHeaderMagic + read_object<std::uint8_t>(source, kJumpOffset);
+  if (!source.contains(0, header_end)) {
+    fail(source, name,
+         fmt::format("ends at byte {}, within the setup header of a bzImage ({} bytes); is it cut off?",
+                     source.size_bytes(), header_end));
+  }
+  // A newer kernel's header may be longer than what this struct knows: the rest is carried along.
+  const std::uint64_t header_bytes = std::min(header_end, kSetupHeaderEnd) - kSetupHeader;
+  std::vector<std::byte> raw(header_bytes);
+  source.read(kSetupHeader, raw);
+  setup_header header{};
+  std::memcpy(&header, raw.data(), std::min(raw.size(), sizeof header));
+
+  if (header.version < kVersion64BitEntry) {
+    fail(source, name,
+         fmt::format("is a bzImage of boot protocol {}.{:02}; 2.12 or later is needed (Linux 3.8)", header.version >> 8,
+                     header.version & 0xff));
+  }
+  constexpr std::uint64_t kNeeded = offsetof(setup_header, init_size) + sizeof header.init_size;
+  if (header_bytes < kNeeded) {
+    fail(source, name,
+         fmt::format("says that its setup header has {} bytes; protocol {}.{:02} has {} or more: it is damaged",
+                     header_bytes, header.version >> 8, header.version & 0xff, kNeeded));
   }
   if ((header.xloadflags & XLF_KERNEL_64) == 0) {
-    throw BadInput(fmt::format("--kernel: '{}' is a bzImage without a 64-bit entry (xloadflags {:#x}); an x86-64 kernel works",
-                               name, header.xloadflags));
+    fail(source, name,
+         fmt::format("is a 32-bit kernel (xloadflags {:#x} has no XLF_KERNEL_64); a kernel for x86-64 is needed",
+                     std::uint16_t{header.xloadflags}));
   }
-  const std::uint64_t setup_sectors = header.setup_sects == 0 ? kSetupSectsDefault : header.setup_sects;
-  const std::uint64_t kernel_offset = (setup_sectors + 1) * kSectorBytes;
-  if (kernel_offset >= file.bytes) {
-    throw BadInput(fmt::format("--kernel: '{}' is cut short: {} bytes, but its kernel proper begins at byte {} (setup_sects {}); "
-                               "copy it again",
-                               name, file.bytes, kernel_offset, header.setup_sects));
+  if ((header.loadflags & LOADED_HIGH) == 0) {
+    fail(source, name,
+         fmt::format("is a zImage (loadflags {:#x} has no LOADED_HIGH); a bzImage is needed",
+                     std::uint8_t{header.loadflags}));
   }
-  const std::uint64_t kernel_bytes = file.bytes - kernel_offset;
-  const std::uint64_t wanted_bytes = std::uint64_t{header.syssize} * 16;
-  // The image's own size, in paragraphs; the file may be padded or signed behind it, but not shorter.
-  if (wanted_bytes > ((kernel_bytes + 15) & ~15ULL)) {
-    throw BadInput(fmt::format("--kernel: '{}' is cut short: {} bytes, {} are needed by its header (syssize); copy it again",
-                               name, file.bytes, kernel_offset + wanted_bytes));
+
+  const std::uint64_t setup_sectors = header.setup_sects == 0 ? kDefaultSetupSectors : header.setup_sects;
+  const std::uint64_t payload_offset = (setup_sectors + 1) * kSectorBytes;
+  const std::uint64_t payload_bytes = std::uint64_t{header.syssize} * kParagraphBytes;
+  if (payload_bytes <= kEntry64Offset) {
+    fail(source, name,
+         fmt::format("says that its kernel has {} bytes (syssize {:#x}); the 64-bit entry lies at byte {}: it is "
+                     "damaged",
+                     payload_bytes, std::uint32_t{header.syssize}, kEntry64Offset));
   }
-  if (kernel_bytes <= kEntry64Offset) {
-    throw BadInput(fmt::format("--kernel: '{}' is cut short: its 64-bit entry lies beyond its {} bytes", name, file.bytes));
+  if (!source.contains(payload_offset, payload_bytes)) {
+    fail(source, name,
+         fmt::format("has {} bytes, but its header asks for {} (setup_sects {}, syssize {:#x}); is it cut off?",
+                     source.size_bytes(), payload_offset + payload_bytes, header.setup_sects,
+                     std::uint32_t{header.syssize}));
+  }
+
+  // The kernel runs at pref_address whether it is loaded there or lower (boot.rst, "init_size"), so that is where it
+  // is put. Only a kernel without a preference gets the lowest address of its alignment.
+  const std::uint64_t alignment = header.relocatable_kernel != 0 ? header.kernel_alignment : 1;
+  std::uint64_t address = header.pref_address;
+  if (address < layout::kHighMemory) {
+    if (alignment == 0 || (alignment & (alignment - 1)) != 0) {
+      fail(source, name,
+           fmt::format("has a kernel_alignment of {:#x}, which is no power of two: it is damaged", alignment));
+    }
+    address = (layout::kHighMemory + alignment - 1) & ~(alignment - 1);
+  }
+  const std::uint64_t memory_bytes = std::max<std::uint64_t>(header.init_size, payload_bytes);
+  if (!sum(address, memory_bytes)) {
+    fail(source, name,
+         fmt::format("wants {:#x} bytes at address {:#x} (init_size, pref_address), beyond the end of the address "
+                     "space: it is damaged",
+                     memory_bytes, address));
   }
 
   KernelImage image;
-  image.protocol = Protocol::kLinux64;
+  image.option = source.option();
   image.name = name;
-  image.segments = {{kernel_offset, kernel_bytes, 0, std::max<std::uint64_t>(kernel_bytes, header.init_size)}};
-  image.entry = kEntry64Offset;
-  // Only the header goes to the zero page, as long as it says it is (boot.rst, "64-bit Boot Protocol"); what else the
-  // first sector holds is filler, all ones since 6.1.88.
-  const auto jump = read_object<std::uint8_t>(file, kSetupHeaderMagicOffset - 1);
-  const std::uint64_t header_end =
-      std::min({kSetupHeaderMagicOffset + std::uint64_t{jump}, kSetupHeaderEndMaximum, file.bytes});
-  image.setup_header.resize(header_end - kSetupHeaderOffset);
-  file.read(kSetupHeaderOffset, image.setup_header);
-  image.preferred_address = header.pref_address;
-  image.alignment = header.kernel_alignment;
-  image.relocatable = header.relocatable_kernel != 0;
-  image.initrd_address_maximum = header.initrd_addr_max;
-  image.command_line_maximum = header.cmdline_size;
-  if (image.relocatable && !std::has_single_bit(image.alignment)) {
-    throw BadInput(fmt::format("--kernel: '{}' asks for an alignment of {:#x}, which is no power of two", name, image.alignment));
-  }
-  if (image.preferred_address < layout::kHighMemory) {
-    throw BadInput(fmt::format("--kernel: '{}' prefers address {:#x}, below 1 MiB, where this VMM keeps its tables", name,
-                               image.preferred_address));
-  }
+  image.protocol = BootProtocol::kLinux64;
+  image.segments.push_back({payload_offset, payload_bytes, address, memory_bytes});
+  image.entry = address + kEntry64Offset;
+  image.initrd_addr_max = header.initrd_addr_max;
+  // 0 is how kernels before 2.06 would say 255 (boot.rst, "cmdline_size").
+  image.command_line_capacity = header.cmdline_size == 0 ? 255 : header.cmdline_size;
+  image.setup_header = std::move(raw);
   return image;
 }
 
 // ---- ELF ----
 
-// The 32-bit entry of a PVH note in [offset, offset + bytes) of the file.
-std::optional<std::uint64_t> find_pvh_entry(const ByteSource& file, std::uint64_t offset, std::uint64_t bytes,
-                                            std::uint64_t alignment) {
-  std::vector<std::byte> notes(std::min(bytes, kNoteBytesMaximum));
-  file.read(offset, notes);
-  const std::uint64_t align = alignment == 8 ? 8 : 4;
-  const auto padded = [align](std::uint64_t size) { return (size + align - 1) & ~(align - 1); };
-  std::uint64_t at = 0;
-  while (within(at, sizeof(Elf64_Nhdr), notes.size())) {
+bool looks_like_elf(const ByteSource& source) {
+  std::array<char, SELFMAG> magic{};
+  if (!source.contains(0, magic.size())) return false;
+  source.read(0, std::as_writable_bytes(std::span(magic)));
+  return std::memcmp(magic.data(), ELFMAG, SELFMAG) == 0;
+}
+
+std::vector<Elf64_Phdr> read_program_headers(const ByteSource& source, const std::string& name,
+                                             const Elf64_Ehdr& header) {
+  if (header.e_phnum == 0 || header.e_phnum > kProgramHeadersMaximum) {
+    fail(source, name,
+         fmt::format("has {} program headers (e_phnum); 1 to {} are accepted, and one of them must be PT_LOAD",
+                     header.e_phnum, kProgramHeadersMaximum));
+  }
+  if (header.e_phentsize != sizeof(Elf64_Phdr)) {
+    fail(source, name,
+         fmt::format("has program headers of {} bytes (e_phentsize); ELF64 has {}", header.e_phentsize,
+                     sizeof(Elf64_Phdr)));
+  }
+  std::vector<Elf64_Phdr> headers(header.e_phnum);
+  const std::span<std::byte> bytes = std::as_writable_bytes(std::span(headers));
+  if (!source.contains(header.e_phoff, bytes.size())) {
+    fail(source, name,
+         fmt::format("has {} bytes, but its {} program headers would lie at offset {:#x} (e_phoff); is it cut off?",
+                     source.size_bytes(), header.e_phnum, header.e_phoff));
+  }
+  source.read(header.e_phoff, bytes);
+  return headers;
+}
+
+std::vector<ImageSegment> read_segments(const ByteSource& source, const std::string& name,
+                                        std::span<const Elf64_Phdr> headers) {
+  std::vector<ImageSegment> segments;
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const Elf64_Phdr& header = headers[i];
+    if (header.p_type != PT_LOAD || header.p_memsz == 0) continue;
+    if (header.p_filesz > header.p_memsz) {
+      fail(source, name,
+           fmt::format("has a segment (program header {}) with {:#x} bytes in the file (p_filesz) but {:#x} in memory "
+                       "(p_memsz): it is damaged",
+                       i, header.p_filesz, header.p_memsz));
+    }
+    if (!source.contains(header.p_offset, header.p_filesz)) {
+      fail(source, name,
+           fmt::format("has {} bytes, but a segment (program header {}) wants {:#x} bytes at offset {:#x} (p_filesz, "
+                       "p_offset); is it cut off?",
+                       source.size_bytes(), i, header.p_filesz, header.p_offset));
+    }
+    if (!sum(header.p_paddr, header.p_memsz)) {
+      fail(source, name,
+           fmt::format("has a segment (program header {}) of {:#x} bytes at address {:#x} (p_memsz, p_paddr), beyond "
+                       "the end of the address space: it is damaged",
+                       i, header.p_memsz, header.p_paddr));
+    }
+    segments.push_back({header.p_offset, header.p_filesz, header.p_paddr, header.p_memsz});
+  }
+  if (segments.empty()) {
+    fail(source, name, "has no segment to load (PT_LOAD); an executable for x86-64, such as vmlinux, is needed");
+  }
+  std::ranges::sort(segments, {}, &ImageSegment::address);
+  for (std::size_t i = 1; i < segments.size(); ++i) {
+    const ImageSegment& low = segments[i - 1];
+    const ImageSegment& high = segments[i];
+    if (high.address - low.address < low.memory_bytes) {
+      fail(source, name,
+           fmt::format("has two segments that overlap in memory: {:#x} bytes at {:#x}, and {:#x} bytes at {:#x}",
+                       low.memory_bytes, low.address, high.memory_bytes, high.address));
+    }
+  }
+  return segments;
+}
+
+// The description of XEN_ELFNOTE_PHYS32_ENTRY in one PT_NOTE: the 32-bit entry of a PVH kernel. Padding is to 4 bytes,
+// or to p_align where that is 8 (GNU property notes).
+std::optional<std::uint64_t> find_pvh_entry(std::span<const std::byte> notes, std::uint64_t alignment) {
+  const auto padded = [alignment](std::uint64_t bytes) { return (bytes + alignment - 1) & ~(alignment - 1); };
+  std::uint64_t at = 0;  // bounded by kNoteBytesMaximum, and sizes by 32 bits: no sum below can wrap
+  while (at + sizeof(Elf64_Nhdr) <= notes.size()) {
     Elf64_Nhdr note{};
     std::memcpy(&note, notes.data() + at, sizeof note);
-    at += sizeof note;
-    const std::uint64_t name_at = at;
-    const std::uint64_t descriptor_at = at + padded(note.n_namesz);
-    if (!within(descriptor_at, note.n_descsz, notes.size())) return std::nullopt;
-    constexpr std::string_view kXen{"Xen", 4};
-    const bool xen = note.n_namesz == kXen.size() && within(name_at, kXen.size(), notes.size()) &&
-                     std::memcmp(notes.data() + name_at, kXen.data(), kXen.size()) == 0;
-    if (xen && note.n_type == kNotePhys32Entry && (note.n_descsz == 4 || note.n_descsz == 8)) {
+    const std::uint64_t note_name = at + sizeof note;
+    const std::uint64_t description = note_name + padded(note.n_namesz);
+    if (description + note.n_descsz > notes.size()) return std::nullopt;  // damaged: no note can be found behind it
+    if (note.n_type == kXenNotePhys32Entry && note.n_namesz == kXenNoteName.size() &&
+        std::memcmp(notes.data() + note_name, kXenNoteName.data(), kXenNoteName.size()) == 0 &&
+        (note.n_descsz == sizeof(std::uint32_t) || note.n_descsz == sizeof(std::uint64_t))) {
       std::uint64_t entry = 0;
-      std::memcpy(&entry, notes.data() + descriptor_at, note.n_descsz);
+      std::memcpy(&entry, notes.data() + description, note.n_descsz);
       return entry;
     }
-    at = descriptor_at + padded(note.n_descsz);
+    at = description + padded(note.n_descsz);
   }
   return std::nullopt;
 }
 
-KernelImage inspect_elf(const ByteSource& file, const std::string& name) {
-  if (file.bytes < sizeof(Elf64_Ehdr)) {
-    throw BadInput(fmt::format("--kernel: '{}' is cut short: {} bytes, an ELF header has {}", name, file.bytes, sizeof(Elf64_Ehdr)));
+std::optional<std::uint64_t> read_pvh_entry(const ByteSource& source, const std::string& name,
+                                            std::span<const Elf64_Phdr> headers) {
+  for (std::size_t i = 0; i < headers.size(); ++i) {
+    const Elf64_Phdr& header = headers[i];
+    if (header.p_type != PT_NOTE) continue;
+    if (header.p_filesz > kNoteBytesMaximum || !source.contains(header.p_offset, header.p_filesz)) {
+      fail(source, name,
+           fmt::format("has {} bytes, but its notes (program header {}) would have {:#x} bytes at offset {:#x}; at "
+                       "most {:#x} within the file are accepted",
+                       source.size_bytes(), i, header.p_filesz, header.p_offset, kNoteBytesMaximum));
+    }
+    std::vector<std::byte> notes(header.p_filesz);
+    source.read(header.p_offset, notes);
+    if (const auto entry = find_pvh_entry(notes, header.p_align == 8 ? 8 : 4)) return entry;
   }
-  const auto header = read_object<Elf64_Ehdr>(file, 0);
+  return std::nullopt;
+}
+
+bool within_segment(std::span<const ImageSegment> segments, std::uint64_t address) {
+  return std::ranges::any_of(segments, [address](const ImageSegment& segment) {
+    return address >= segment.address && address - segment.address < segment.file_bytes;
+  });
+}
+
+KernelImage inspect_elf(const ByteSource& source, const std::string& name) {
+  if (!source.contains(0, sizeof(Elf64_Ehdr))) {
+    fail(source, name,
+         fmt::format("ends at byte {}, within the header of an ELF file ({} bytes); is it cut off?",
+                     source.size_bytes(), sizeof(Elf64_Ehdr)));
+  }
+  const auto header = read_object<Elf64_Ehdr>(source, 0);
   if (header.e_ident[EI_CLASS] != ELFCLASS64 || header.e_ident[EI_DATA] != ELFDATA2LSB ||
-      header.e_machine != kMachineX86_64 || header.e_type != ET_EXEC) {
-    throw BadInput(fmt::format("--kernel: '{}' is an ELF file, but no static x86-64 executable (class {}, machine {}, type {}); "
-                               "a vmlinux works",
-                               name, header.e_ident[EI_CLASS], header.e_machine, header.e_type));
+      header.e_machine != EM_X86_64) {
+    fail(source, name,
+         fmt::format("is an ELF file, but not a 64-bit one for x86-64 (class {}, data {}, machine {}); 2, 1 and {} are "
+                     "needed",
+                     header.e_ident[EI_CLASS], header.e_ident[EI_DATA], header.e_machine, EM_X86_64));
   }
-  if (header.e_phentsize != sizeof(Elf64_Phdr) || header.e_phnum == 0 || header.e_phnum > kProgramHeadersMaximum ||
-      !within(header.e_phoff, std::uint64_t{header.e_phnum} * sizeof(Elf64_Phdr), file.bytes)) {
-    throw BadInput(fmt::format("--kernel: '{}': the ELF program headers ({} of {} bytes at {:#x}) do not lie in the file of {} bytes",
-                               name, header.e_phnum, header.e_phentsize, header.e_phoff, file.bytes));
+  if (header.e_type != ET_EXEC) {
+    fail(source, name,
+         fmt::format("is an ELF file of type {}; an executable at fixed addresses (type {}) is needed: link it with "
+                     "-static -no-pie",
+                     header.e_type, ET_EXEC));
   }
+  const std::vector<Elf64_Phdr> headers = read_program_headers(source, name, header);
+
   KernelImage image;
-  image.protocol = Protocol::kElf64;
+  image.option = source.option();
   image.name = name;
-  std::optional<std::uint64_t> pvh_entry;
-  std::uint64_t entry_virtual = header.e_entry;
-  std::optional<std::uint64_t> entry_physical;
-  for (std::uint64_t i = 0; i < header.e_phnum; ++i) {
-    const auto segment = read_object<Elf64_Phdr>(file, header.e_phoff + i * sizeof(Elf64_Phdr));
-    if (segment.p_type != PT_LOAD && segment.p_type != PT_NOTE) continue;
-    if (!within(segment.p_offset, segment.p_filesz, file.bytes)) {
-      throw BadInput(fmt::format("--kernel: '{}': segment {} ({} bytes at {:#x}) does not lie in the file of {} bytes", name, i,
-                                 segment.p_filesz, segment.p_offset, file.bytes));
-    }
-    if (segment.p_type == PT_NOTE) {
-      if (!pvh_entry) pvh_entry = find_pvh_entry(file, segment.p_offset, segment.p_filesz, segment.p_align);
-      continue;
-    }
-    if (segment.p_memsz < segment.p_filesz || segment.p_paddr > std::numeric_limits<std::uint64_t>::max() - segment.p_memsz) {
-      throw BadInput(fmt::format("--kernel: '{}': segment {} has {} bytes in the file and {} in memory at {:#x}, which cannot be",
-                                 name, i, segment.p_filesz, segment.p_memsz, segment.p_paddr));
-    }
-    if (segment.p_memsz == 0) continue;
-    image.segments.push_back({segment.p_offset, segment.p_filesz, segment.p_paddr, segment.p_memsz});
-    // The entry is a virtual address in payloads and a physical one in vmlinux: whichever segment has it, in that order.
-    if (!entry_physical && entry_virtual >= segment.p_vaddr && entry_virtual - segment.p_vaddr < segment.p_memsz) {
-      entry_physical = segment.p_paddr + (entry_virtual - segment.p_vaddr);
-    }
-  }
-  if (image.segments.empty()) throw BadInput(fmt::format("--kernel: '{}' has nothing to load: no PT_LOAD segment", name));
-  std::ranges::sort(image.segments, {}, &LoadSegment::address);
-  for (std::size_t i = 1; i < image.segments.size(); ++i) {
-    const LoadSegment& low = image.segments[i - 1];
-    if (image.segments[i].address < low.address + low.memory_bytes) {
-      throw BadInput(fmt::format("--kernel: '{}': segments at {:#x} and {:#x} overlap", name, low.address, image.segments[i].address));
-    }
-  }
-  const auto loaded = [&](std::uint64_t address) {
-    return std::ranges::any_of(image.segments, [&](const LoadSegment& s) { return address >= s.address && address - s.address < s.memory_bytes; });
-  };
-  image.entry = pvh_entry ? *pvh_entry : entry_physical.value_or(entry_virtual);
-  if (pvh_entry) image.protocol = Protocol::kPvh;
-  if (!loaded(image.entry)) {
-    throw BadInput(fmt::format("--kernel: '{}': its entry {:#x} lies in no loaded segment", name, image.entry));
+  image.segments = read_segments(source, name, headers);
+  image.elf_entry = header.e_entry;
+  image.initrd_addr_max = kElfInitrdAddrMax;
+  image.command_line_capacity = kElfCommandLineCapacity;
+
+  const std::optional<std::uint64_t> pvh_entry = read_pvh_entry(source, name, headers);
+  image.protocol = pvh_entry ? BootProtocol::kPvh : BootProtocol::kElf64;
+  image.entry = pvh_entry.value_or(header.e_entry);
+  // Both entries run with the first 4 GiB in reach: flat 32-bit segments, or our identity map.
+  if (image.entry >= 4 * layout::kGiB || !within_segment(image.segments, image.entry)) {
+    fail(source, name,
+         fmt::format("has its {} at {:#x}, which is not in a loaded segment below 4 GiB (physical addresses count)",
+                     pvh_entry ? "PVH entry" : "entry point", image.entry));
   }
   return image;
 }
 
-std::string_view compression_of(std::span<const std::byte> magic) {
-  struct Magic {
-    std::array<unsigned char, 4> bytes;
-    std::size_t used;
-    std::string_view name;
-  };
-  static constexpr std::array kMagics = {Magic{{0x1f, 0x8b}, 2, "gzip"}, Magic{{0xfd, '7', 'z', 'X'}, 4, "xz"},
-                                         Magic{{0x28, 0xb5, 0x2f, 0xfd}, 4, "zstd"}, Magic{{0x02, 0x21, 0x4c, 0x18}, 4, "lz4"}};
-  for (const Magic& candidate : kMagics) {
-    if (magic.size() >= candidate.used && std::memcmp(magic.data(), candidate.bytes.data(), candidate.used) == 0) return candidate.name;
-  }
-  return {};
-}
-
 }  // namespace
 
-ByteSource ByteSource::of_file(int fd, std::string_view what) {
-  const std::string name(what);
-  return {base::file_size_bytes(fd, name),
-          [fd, name](std::uint64_t offset, std::span<std::byte> into) { base::read_exact(fd, offset, into, name); }};
-}
+KernelImage inspect_kernel(const ByteSource& source, const std::string& name) {
+  if (looks_like_elf(source)) return inspect_elf(source, name);
+  if (looks_like_bzimage(source)) return inspect_bzimage(source, name);
 
-ByteSource ByteSource::of_memory(std::span<const std::byte> contents) {
-  return {contents.size(), [contents](std::uint64_t offset, std::span<std::byte> into) {
-            if (!within(offset, into.size(), contents.size())) throw BadInput("the file ends early");
-            if (!into.empty()) std::memcpy(into.data(), contents.data() + offset, into.size());
-          }};
-}
-
-KernelImage inspect_kernel(const ByteSource& file, const std::string& name) {
-  std::array<std::byte, 4> magic{};
-  const std::size_t have = std::min<std::uint64_t>(file.bytes, magic.size());
-  file.read(0, std::span(magic).first(have));
-  if (have == magic.size() && std::memcmp(magic.data(), ELFMAG, SELFMAG) == 0) return inspect_elf(file, name);
-  if (within(kSetupHeaderOffset, sizeof(setup_header), file.bytes) &&
-      read_object<std::uint32_t>(file, kSetupHeaderMagicOffset) == kSetupHeaderMagic) {
-    return inspect_bzimage(file, name);
+  std::array<char, 8> first{};
+  const std::uint64_t first_bytes = std::min<std::uint64_t>(first.size(), source.size_bytes());
+  source.read(0, std::as_writable_bytes(std::span(first)).first(first_bytes));
+  const std::string_view start(first.data(), first_bytes);
+  for (const Magic& compression : kCompressions) {
+    if (start.starts_with(compression.bytes)) {
+      fail(source, name,
+           fmt::format("is compressed with {}; unpack it first: {} FILE > vmlinux", compression.name,
+                       compression.remedy));
+    }
   }
-  if (const std::string_view compression = compression_of(std::span(magic).first(have)); !compression.empty()) {
-    throw BadInput(fmt::format("--kernel: '{}' is a {} file; unpack it first (a bzImage unpacks itself)", name, compression));
-  }
-  throw BadInput(fmt::format("--kernel: '{}' ({} bytes) is neither a bzImage (\"HdrS\" at byte 514) nor an ELF file; Debian's "
-                             "/boot/vmlinuz-* works",
-                             name, file.bytes));
+  std::string hex;
+  for (const char c : start) hex += fmt::format("{}{:02x}", hex.empty() ? "" : " ", static_cast<unsigned char>(c));
+  fail(source, name,
+       fmt::format("is neither a Linux bzImage nor an ELF64 executable for x86-64 ({} bytes, {}); a kernel package's "
+                   "/boot/vmlinuz-* or a build's bzImage or vmlinux would work",
+                   source.size_bytes(), hex.empty() ? "empty" : "it begins with " + hex));
 }
 
 }  // namespace vmm::boot

@@ -10,11 +10,12 @@
 namespace vmm::boot {
 
 // Selectors in the flat GDT: those that the 64-bit boot protocol asks for (boot.rst, "64-bit Boot Protocol").
+inline constexpr std::uint16_t kPayloadCodeSelector = 0x08;
 inline constexpr std::uint16_t kCodeSelector = 0x10;
 inline constexpr std::uint16_t kDataSelector = 0x18;
 inline constexpr std::uint16_t kTaskSelector = 0x20;
 
-// Null, null, 64-bit code, data, and a TSS of two slots (SDM vol. 3, 3.4.5 and 8.2.3).
+// Null, 64-bit code twice, data, and a TSS of two slots (SDM vol. 3, 3.4.5 and 8.2.3).
 std::array<std::uint64_t, 6> flat_gdt();
 
 // PML4, PDPT and four page directories, six pages to be put at layout::kPml4: identity map of the first 4 GiB in pages
