@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "boot/blob.hpp"
 #include "boot/kernel_image.hpp"
 #include "boot/register_state.hpp"
 #include "memory/guest_memory.hpp"
@@ -23,13 +24,6 @@ struct FileSegment {
   std::uint64_t bytes;
   std::uint64_t address;  // guest-physical
   bool operator==(const FileSegment&) const = default;
-};
-
-// Bytes that the VMM made.
-struct Blob {
-  std::uint64_t address;  // guest-physical
-  std::vector<std::byte> bytes;
-  const char* name;  // a literal, for messages
 };
 
 // Everything that must be in a guest's memory and registers before its first instruction. A plain value: all ranges lie
