@@ -1,23 +1,42 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// PID 1 of L1, the Linux host that nested-host boots under QEMU. It
-//   1. loads the modules that nested-host put into the initramfs,
-//   2. makes the outer machine's root file system (9p, read-only) its root,
-//   3. runs the one command of the job file with stdout and stderr on pipes, copied to two virtio-serial ports,
-//   4. reports how the command ended on a third port.
+// PID 1 of L1, the Linux host that nested-host runs under QEMU. It
+//   1. loads the modules that nested-host put into the initramfs, KVM's with the parameters on the kernel command line,
+//   2. says "waiting" on the status port and waits there for a job: here nested-host saves the machine's state, and
+//   later runs
+//      resume it here instead of booting,
+//   3. makes the outer machine's root file system (9p, read-only) its root,
+//   4. runs the one command of the job file with stdout and stderr on pipes, copied to two virtio-serial ports,
+//   5. reports how the command ended on the status port.
 // The kernel console belongs to the kernel: nothing of the command ever goes there.
 //
-// Lines on the status port: "ready MS" (MS since the kernel's start), then one of "exit N", "signal N", and "fail TEXT" when L1
-// could not get as far as the command.
+// Lines on the status port, from L1: "waiting", "ready", then one of "exit N", "signal N", and "fail TEXT" when L1
+// could not get as far as the command. To L1: "job MICROSECONDS ENTROPY PATH" (the time of day since 1970; random text;
+// the job file).
 //
 // Job file: records that end in NUL, "key=value":
-//   cwd=DIR  arg=WORD (one each, in order)  env=NAME=VALUE  show=DIR (keep visible below a tmpfs)  out=DIR (9p tag "out")
-//   module=NAME PARAMETERS
+//   cwd=DIR  arg=WORD (one each, in order)  env=NAME=VALUE  show=DIR (keep visible below a tmpfs)  out=DIR (9p tag
+//   "out")
+// Kernel command line: nested.NAME=PARAMETER,PARAMETER... for the module NAME.
 
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <ctime>
 #include <fcntl.h>
+#include <fstream>
+#include <iterator>
+#include <linux/random.h>
 #include <net/if.h>
 #include <poll.h>
 #include <sched.h>
+#include <set>
+#include <sstream>
+#include <stdexcept>
+#include <string>
 #include <sys/ioctl.h>
 #include <sys/mount.h>
 #include <sys/reboot.h>
@@ -26,21 +45,8 @@
 #include <sys/syscall.h>
 #include <sys/sysmacros.h>
 #include <sys/wait.h>
-#include <unistd.h>
-
-#include <cerrno>
-#include <csignal>
-#include <cstdio>
-#include <cstdlib>
-#include <cstring>
-#include <ctime>
-#include <fstream>
-#include <iterator>
-#include <map>
-#include <sstream>
-#include <stdexcept>
-#include <string>
 #include <thread>
+#include <unistd.h>
 #include <utility>
 #include <vector>
 
@@ -52,7 +58,9 @@ class SetupError : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
-[[noreturn]] void fail(const std::string& what) { throw SetupError(what + ": " + std::strerror(errno)); }
+[[noreturn]] void fail(const std::string& what) {
+  throw SetupError(what + ": " + std::strerror(errno));
+}
 
 class UniqueFd {
  public:
@@ -81,7 +89,6 @@ struct Job {
   std::vector<std::string> args;
   std::vector<std::string> env;
   std::vector<std::string> show;
-  std::map<std::string, std::string> module_parameters;
 };
 
 std::string read_file(const std::string& path) {
@@ -108,9 +115,6 @@ Job read_job(const std::string& path) {
       job.env.push_back(value);
     } else if (key == "show") {
       job.show.push_back(value);
-    } else if (key == "module") {
-      const auto space = value.find(' ');
-      job.module_parameters[value.substr(0, space)] = space == std::string::npos ? "" : value.substr(space + 1);
     } else {
       throw SetupError("job file: unknown key " + key);
     }
@@ -119,10 +123,8 @@ Job read_job(const std::string& path) {
   return job;
 }
 
-// /init-data/modules: lines "GROUP NAME FILE" in load order. Group "base" is needed to reach the job, the others come after it since
-// their parameters are in it.
+// /modules/order: lines "NAME FILE", in load order.
 struct Module {
-  std::string group;
   std::string name;
   std::string path;
 };
@@ -130,7 +132,7 @@ struct Module {
 std::vector<Module> read_module_list() {
   std::vector<Module> modules;
   std::istringstream lines(read_file("/modules/order"));
-  for (std::string group, name, file; lines >> group >> name >> file;) modules.push_back({group, name, "/modules/" + file});
+  for (std::string name, file; lines >> name >> file;) modules.push_back({name, "/modules/" + file});
   return modules;
 }
 
@@ -143,14 +145,15 @@ void load_module(const Module& module, const std::string& parameters) {
 }
 
 void mount_at(const char* source, const std::string& target, const char* type, unsigned long flags, const char* data) {
-  if (mount(source, target.c_str(), type, flags, data) != 0) fail(std::string("cannot mount ") + type + " at " + target);
+  if (mount(source, target.c_str(), type, flags, data) != 0)
+    fail(std::string("cannot mount ") + (type == nullptr ? source : type) + " at " + target);
 }
 
 // As mkdir -p: below the tmpfs mounts only, the root is read-only.
 void make_directories(const std::string& path) {
   for (std::size_t slash = path.find('/', 1);; slash = path.find('/', slash + 1)) {
     const std::string part = path.substr(0, slash);
-    struct stat status {};
+    struct stat status{};
     if (stat(part.c_str(), &status) != 0 && mkdir(part.c_str(), 0755) != 0) fail("cannot create " + part);
     if (slash == std::string::npos) return;
   }
@@ -158,15 +161,16 @@ void make_directories(const std::string& path) {
 
 void make_root(const char* host_root) {
   mkdir(host_root, 0755);
-  // cache=loose: nothing else writes through this mount, and L1 is gone within minutes. msize: the virtio ring of 128 descriptors
-  // carries at most 125 pages a request (net/9p/trans_virtio.c).
+  // cache=loose: nothing else writes through this mount, and L1 is gone within minutes. msize: the virtio ring of 128
+  // descriptors carries at most 125 pages a request (net/9p/trans_virtio.c).
   mount_at("root", host_root, "9p", MS_RDONLY, "trans=virtio,version=9p2000.L,msize=512000,cache=loose");
 }
 
 void enter_root(const char* host_root) {
   for (const char* name : {"/dev", "/proc", "/sys"}) {
     const std::string target = std::string(host_root) + name;
-    if (mount(name, target.c_str(), nullptr, MS_MOVE, nullptr) != 0) fail("cannot move " + std::string(name) + " to " + target);
+    if (mount(name, target.c_str(), nullptr, MS_MOVE, nullptr) != 0)
+      fail("cannot move " + std::string(name) + " to " + target);
   }
   if (chdir(host_root) != 0 || mount(".", "/", nullptr, MS_MOVE, nullptr) != 0 || chroot(".") != 0 || chdir("/") != 0) {
     fail("cannot make the outer machine's file system the root");
@@ -177,7 +181,8 @@ void enter_root(const char* host_root) {
 void mount_temporary(const Job& job) {
   std::vector<std::pair<std::string, UniqueFd>> shown;
   for (const std::string& path : job.show) {
-    UniqueFd tree(static_cast<int>(syscall(SYS_open_tree, AT_FDCWD, path.c_str(), 1 /* OPEN_TREE_CLONE */ | O_CLOEXEC)));
+    UniqueFd tree(
+        static_cast<int>(syscall(SYS_open_tree, AT_FDCWD, path.c_str(), 1 /* OPEN_TREE_CLONE */ | O_CLOEXEC)));
     if (tree.get() < 0) fail("cannot show " + path);
     shown.emplace_back(path, std::move(tree));
   }
@@ -188,7 +193,7 @@ void mount_temporary(const Job& job) {
     }
   }
   for (const auto& [path, tree] : shown) {
-    struct stat status {};
+    struct stat status{};
     if (fstat(tree.get(), &status) != 0) fail("cannot show " + path);
     if (S_ISDIR(status.st_mode)) {
       make_directories(path);
@@ -196,7 +201,8 @@ void mount_temporary(const Job& job) {
       make_directories(path.substr(0, path.rfind('/')));
       const UniqueFd file(open(path.c_str(), O_CREAT | O_RDONLY | O_CLOEXEC, 0644));
     }
-    if (syscall(SYS_move_mount, tree.get(), "", AT_FDCWD, path.c_str(), 4 /* MOVE_MOUNT_F_EMPTY_PATH */) != 0) fail("cannot show " + path);
+    if (syscall(SYS_move_mount, tree.get(), "", AT_FDCWD, path.c_str(), 4 /* MOVE_MOUNT_F_EMPTY_PATH */) != 0)
+      fail("cannot show " + path);
   }
   mkdir("/run/lock", 01777);
   mkdir("/dev/pts", 0755);
@@ -216,19 +222,40 @@ void mount_out(const std::string& out) {
   if (out.empty()) return;
   make_directories(out);
   // cache=mmap: what is written is on the outer machine when write() returns, and mmap works.
-  mount_at("out", out, "9p", MS_NOSUID | MS_NODEV, "trans=virtio,version=9p2000.L,msize=512000,cache=mmap,access=client");
+  mount_at("out", out, "9p", MS_NOSUID | MS_NODEV,
+           "trans=virtio,version=9p2000.L,msize=512000,cache=mmap,access=client");
+}
+
+// The number of group kvm. Where the outer machine has no such group (udev's package makes it), L1 gets an /etc/group
+// with one.
+gid_t kvm_group() {
+  std::string groups = read_file("/etc/group");
+  std::set<gid_t> taken;
+  std::istringstream lines(groups);
+  for (std::string line; std::getline(lines, line);) {
+    std::istringstream fields(line);  // name:password:number:members
+    std::string name, password, number;
+    std::getline(fields, name, ':');
+    std::getline(fields, password, ':');
+    std::getline(fields, number, ':');
+    const auto group = static_cast<gid_t>(std::strtoul(number.c_str(), nullptr, 10));
+    if (name == "kvm") return group;
+    taken.insert(group);
+  }
+  gid_t free = 999;  // the last of Debian's system groups
+  while (taken.count(free) != 0) --free;
+  groups += "kvm:x:" + std::to_string(free) + ":\n";
+  std::ofstream("/run/group") << groups;
+  mount_at("/run/group", "/etc/group", nullptr, MS_BIND, nullptr);
+  return free;
 }
 
 // What udev does on Debian (rules.d/50-udev-default.rules): /dev/kvm for group kvm.
 void open_kvm_to_group() {
-  std::istringstream groups(read_file("/etc/group"));
-  for (std::string line; std::getline(groups, line);) {
-    if (line.rfind("kvm:", 0) != 0) continue;
-    const auto number = line.find(':', 4);
-    if (chown("/dev/kvm", 0, static_cast<gid_t>(std::stoul(line.substr(number + 1)))) != 0) break;
+  if (chown("/dev/kvm", 0, kvm_group()) != 0 || chmod("/dev/kvm", 0660) != 0) fail("no /dev/kvm in L1");
+  for (const char* path : {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}) {
+    chmod(path, 0666);
   }
-  if (chmod("/dev/kvm", 0660) != 0) fail("no /dev/kvm in L1");
-  for (const char* path : {"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}) chmod(path, 0666);
 }
 
 // The command may talk TCP to itself (tcp-pingpong's native run does): 127.0.0.1 needs its interface up.
@@ -269,10 +296,10 @@ void copy(int from, int to) {
 }
 
 // Ports appear a moment after the driver has talked to QEMU.
-UniqueFd open_port(int number) {
+UniqueFd open_port(int number, int mode) {
   const std::string path = "/dev/vport0p" + std::to_string(number);
   for (int attempt = 0;; ++attempt) {
-    UniqueFd fd(open(path.c_str(), O_WRONLY | O_CLOEXEC));
+    UniqueFd fd(open(path.c_str(), mode | O_CLOEXEC));
     if (fd.get() >= 0) return fd;
     if (attempt == 5000) fail("cannot open " + path);
     usleep(1000);
@@ -305,26 +332,18 @@ UniqueFd open_port(int number) {
   _exit(error == ENOENT ? 127 : 126);
 }
 
-long milliseconds_since_boot() {
-  timespec now{};
-  clock_gettime(CLOCK_BOOTTIME, &now);
-  return now.tv_sec * 1000 + now.tv_nsec / 1000000;
-}
-
-std::string run(const Job& job, int status_port) {
-  const UniqueFd out_port = open_port(2);
-  const UniqueFd err_port = open_port(3);
+std::string run(const Job& job, int status_port, int out_port, int err_port) {
   int out[2];
   int err[2];
   if (pipe2(out, O_CLOEXEC) != 0 || pipe2(err, O_CLOEXEC) != 0) fail("cannot make a pipe");
-  dprintf(status_port, "ready %ld\n", milliseconds_since_boot());
+  dprintf(status_port, "ready\n");
   const pid_t child = fork();
   if (child < 0) fail("cannot fork");
   if (child == 0) run_child(job, out[1], err[1]);
   close(out[1]);
   close(err[1]);
-  std::thread out_copy(copy, out[0], out_port.get());
-  std::thread err_copy(copy, err[0], err_port.get());
+  std::thread out_copy(copy, out[0], out_port);
+  std::thread err_copy(copy, err[0], err_port);
   int status = 0;
   for (;;) {
     const pid_t ended = waitpid(-1, &status, 0);
@@ -336,16 +355,52 @@ std::string run(const Job& job, int status_port) {
   out_copy.join();
   err_copy.join();
   sync();
-  return WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status)) : "exit " + std::to_string(WEXITSTATUS(status));
+  return WIFSIGNALED(status) ? "signal " + std::to_string(WTERMSIG(status))
+                             : "exit " + std::to_string(WEXITSTATUS(status));
 }
 
-std::string job_path() {
+// nested.NAME=a=1,b=2 of the kernel command line: "a=1 b=2".
+std::string module_parameters(const std::string& name) {
   std::istringstream words(read_file("/proc/cmdline"));
-  const std::string key = "nested.job=";
+  const std::string key = "nested." + name + "=";
   for (std::string word; words >> word;) {
-    if (word.rfind(key, 0) == 0) return word.substr(key.size());
+    if (word.rfind(key, 0) != 0) continue;
+    std::string parameters = word.substr(key.size());
+    std::replace(parameters.begin(), parameters.end(), ',', ' ');
+    return parameters;
   }
-  throw SetupError("no nested.job= on the kernel command line");
+  return "";
+}
+
+struct Order {
+  long long microseconds = 0;
+  std::string entropy;
+  std::string job_path;
+};
+
+Order wait_for_order(int status_port) {
+  std::string line;
+  for (char byte = 0; byte != '\n';) {
+    const ssize_t got = read(status_port, &byte, 1);
+    if (got < 0 && errno == EINTR) continue;
+    if (got <= 0) throw SetupError("no job came");
+    line += byte;
+  }
+  Order order;
+  std::string word;
+  std::istringstream words(line);
+  if (!(words >> word >> order.microseconds >> order.entropy >> order.job_path) || word != "job")
+    throw SetupError("not a job: " + line);
+  return order;
+}
+
+// A resumed machine has the time of day and the random numbers of the moment when its state was saved.
+void freshen(const Order& order) {
+  const timespec now{order.microseconds / 1000000, (order.microseconds % 1000000) * 1000};
+  if (clock_settime(CLOCK_REALTIME, &now) != 0) fail("cannot set the time");
+  const UniqueFd random(open("/dev/urandom", O_WRONLY | O_CLOEXEC));
+  write_all(random.get(), order.entropy.data(), order.entropy.size());
+  if (ioctl(random.get(), RNDRESEEDCRNG) != 0) fail("cannot reseed /dev/urandom");
 }
 
 }  // namespace
@@ -358,25 +413,22 @@ int main() {
     mount_at("devtmpfs", "/dev", "devtmpfs", MS_NOSUID, "mode=0755");
     mount_at("proc", "/proc", "proc", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr);
     mount_at("sysfs", "/sys", "sysfs", MS_NOSUID | MS_NODEV | MS_NOEXEC, nullptr);
-    const std::vector<Module> modules = read_module_list();
-    for (const Module& module : modules) {
-      if (module.group == "base") load_module(module, "");
-    }
-    status_port = open_port(1);
+    for (const Module& module : read_module_list()) load_module(module, module_parameters(module.name));
+    status_port = open_port(1, O_RDWR);
+    const UniqueFd out_port = open_port(2, O_WRONLY);
+    const UniqueFd err_port = open_port(3, O_WRONLY);
+    bring_up_loopback();
+    sethostname("nested-host", 11);
+    dprintf(status_port.get(), "waiting\n");
+    const Order order = wait_for_order(status_port.get());
+    freshen(order);
     make_root("/host");
-    const Job job = read_job("/host" + job_path());
-    for (const Module& module : modules) {
-      if (module.group == "base") continue;
-      const auto parameters = job.module_parameters.find(module.name);
-      load_module(module, parameters == job.module_parameters.end() ? "" : parameters->second);
-    }
+    const Job job = read_job("/host" + order.job_path);
     enter_root("/host");
     mount_temporary(job);
     mount_out(job.out);
     open_kvm_to_group();
-    bring_up_loopback();
-    sethostname("nested-host", 11);
-    ending = run(job, status_port.get());
+    ending = run(job, status_port.get(), out_port.get(), err_port.get());
   } catch (const std::exception& error) {
     ending = std::string("fail ") + error.what();
     std::fprintf(stderr, "nested-host L1: %s\n", error.what());
