@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/doctor.hpp"
 
+#include <algorithm>
 #include <array>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -124,12 +125,8 @@ int doctor(const DoctorCommand& command) {
                                    : "KVM_CAP_HALT_POLL came with Linux 5.10",
                          false});
 
-  bool linux_runs = true;
-  for (const auto* list : {&capabilities, &trials}) {
-    for (const Finding& finding : *list) {
-      if (finding.needed && finding.ok != true) linux_runs = false;
-    }
-  }
+  const auto lacking = [](const Finding& finding) { return finding.needed && finding.ok != true; };
+  const bool linux_runs = std::ranges::none_of(capabilities, lacking) && std::ranges::none_of(trials, lacking);
   const std::string verdict = linux_runs ? "A Linux guest can run directly on this host."
                                          : "A Linux guest cannot run directly on this host: what is marked NO above is "
                                            "needed. Bare-metal payloads can "

@@ -17,16 +17,39 @@ namespace {
 
 constexpr int kApiVersion = 12;  // KVM API 4.1: the only version there will be
 
-// The variable-length structures of the API end in a flexible array: this builds one in aligned storage.
-template <typename Header, typename Entry>
-class Flexible {
+// The variable-length structures of the API are a header and entries behind it. The kernel's own declarations cannot be
+// used: in C++ their flexible array member (__DECLARE_FLEX_ARRAY, linux/stddef.h) begins with an empty struct of one
+// byte, which moves the entries and, through sizeof, the request numbers.
+struct ListHeader {
+  std::uint32_t count;
+  std::uint32_t padding;
+};
+constexpr unsigned long kGetSupportedCpuid = _IOWR(KVMIO, 0x05, ListHeader);
+constexpr unsigned long kSetCpuid2 = _IOW(KVMIO, 0x90, ListHeader);
+constexpr unsigned long kSetMsrs = _IOW(KVMIO, 0x89, ListHeader);
+
+template <typename Entry>
+class List {
  public:
-  explicit Flexible(std::size_t entries)
-      : storage_((sizeof(Header) + entries * sizeof(Entry) + sizeof(std::uint64_t) - 1) / sizeof(std::uint64_t)) {}
-  Header& header() noexcept { return *reinterpret_cast<Header*>(storage_.data()); }
+  explicit List(std::size_t entries) : storage_(sizeof(ListHeader) + entries * sizeof(Entry)) {
+    const ListHeader header{static_cast<std::uint32_t>(entries), 0};
+    std::memcpy(storage_.data(), &header, sizeof header);
+  }
+  explicit List(std::span<const Entry> entries) : List(entries.size()) {
+    if (!entries.empty()) std::memcpy(storage_.data() + sizeof(ListHeader), entries.data(), entries.size_bytes());
+  }
+  void* data() noexcept { return storage_.data(); }
+  // As many entries as the header says now.
+  std::vector<Entry> entries() const {
+    ListHeader header{};
+    std::memcpy(&header, storage_.data(), sizeof header);
+    std::vector<Entry> result(std::min<std::size_t>(header.count, (storage_.size() - sizeof header) / sizeof(Entry)));
+    if (!result.empty()) std::memcpy(result.data(), storage_.data() + sizeof header, result.size() * sizeof(Entry));
+    return result;
+  }
 
  private:
-  std::vector<std::uint64_t> storage_;
+  std::vector<std::byte> storage_;
 };
 
 int checked(int fd, unsigned long request, std::uintptr_t argument, const char* name) {
@@ -95,12 +118,11 @@ void System::require_capabilities() const {
 std::vector<kvm_cpuid_entry2> System::supported_cpuid() const {
   // KVM says E2BIG when the array is too short (4.46): grow until it fits.
   for (std::size_t entries = 128;; entries *= 2) {
-    Flexible<kvm_cpuid2, kvm_cpuid_entry2> list(entries);
-    list.header().nent = static_cast<std::uint32_t>(entries);
-    const int result = base::try_ioctl(fd_.get(), KVM_GET_SUPPORTED_CPUID, &list.header());
+    List<kvm_cpuid_entry2> list(entries);
+    const int result = base::try_ioctl(fd_.get(), kGetSupportedCpuid, list.data());
     if (result == -E2BIG && entries < 65536) continue;
     if (result < 0) throw base::SystemError("KVM_GET_SUPPORTED_CPUID", -result);
-    return {list.header().entries, list.header().entries + list.header().nent};
+    return list.entries();
   }
 }
 
@@ -206,17 +228,11 @@ void Vcpu::set_fpu(const kvm_fpu& fpu) {
 }
 
 void Vcpu::set_cpuid(std::span<const kvm_cpuid_entry2> entries) {
-  Flexible<kvm_cpuid2, kvm_cpuid_entry2> list(entries.size());
-  list.header().nent = static_cast<std::uint32_t>(entries.size());
-  std::ranges::copy(entries, list.header().entries);
-  base::ioctl(fd_.get(), KVM_SET_CPUID2, &list.header(), "KVM_SET_CPUID2");
+  base::ioctl(fd_.get(), kSetCpuid2, List(entries).data(), "KVM_SET_CPUID2");
 }
 
 void Vcpu::set_msrs(std::span<const kvm_msr_entry> entries) {
-  Flexible<kvm_msrs, kvm_msr_entry> list(entries.size());
-  list.header().nmsrs = static_cast<std::uint32_t>(entries.size());
-  std::ranges::copy(entries, list.header().entries);
-  const int set = base::ioctl(fd_.get(), KVM_SET_MSRS, &list.header(), "KVM_SET_MSRS");
+  const int set = base::ioctl(fd_.get(), kSetMsrs, List(entries).data(), "KVM_SET_MSRS");
   if (static_cast<std::size_t>(set) != entries.size()) {
     throw base::HostUnable(fmt::format("KVM_SET_MSRS: this host's KVM refuses MSR {:#x} (value {:#x})",
                                        entries[static_cast<std::size_t>(set)].index,

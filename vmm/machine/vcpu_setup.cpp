@@ -36,6 +36,29 @@ void store(kvm_lapic_state& apic, std::size_t offset, std::uint32_t value) noexc
   std::memcpy(apic.regs + offset, &value, sizeof value);
 }
 
+kvm_segment to_kvm(const boot::SegmentState& state) {
+  kvm_segment segment{};
+  segment.base = state.base;
+  segment.limit = state.limit;
+  segment.selector = state.selector;
+  segment.type = state.type;
+  segment.present = state.present ? 1 : 0;
+  segment.dpl = state.privilege;
+  segment.db = state.default_big ? 1 : 0;
+  segment.s = state.code_or_data ? 1 : 0;
+  segment.l = state.long_mode ? 1 : 0;
+  segment.g = state.granularity ? 1 : 0;
+  segment.unusable = state.unusable ? 1 : 0;
+  return segment;
+}
+
+kvm_dtable to_kvm(const boot::TableState& state) {
+  kvm_dtable table{};
+  table.base = state.base;
+  table.limit = state.limit;
+  return table;
+}
+
 }  // namespace
 
 std::vector<boot::CpuidEntry> from_kvm(const std::vector<kvm_cpuid_entry2>& entries) {
@@ -60,6 +83,31 @@ std::vector<kvm_cpuid_entry2> to_kvm(const std::vector<boot::CpuidEntry>& entrie
     result.push_back(out);
   }
   return result;
+}
+
+void apply_registers(kvm::Vcpu& vcpu, const boot::RegisterState& state) {
+  kvm_regs general{};
+  general.rip = state.rip;
+  general.rsp = state.rsp;
+  general.rbp = state.rbp;
+  general.rbx = state.rbx;
+  general.rsi = state.rsi;
+  general.rdi = state.rdi;
+  general.rflags = state.rflags;
+  vcpu.set_registers(general);
+
+  kvm_sregs special = vcpu.special_registers();
+  special.cr0 = state.cr0;
+  special.cr3 = state.cr3;
+  special.cr4 = state.cr4;
+  special.efer = state.efer;
+  special.cs = to_kvm(state.cs);
+  special.ds = special.es = special.fs = special.gs = special.ss = to_kvm(state.ds);
+  special.tr = to_kvm(state.tr);
+  special.ldt = to_kvm(state.ldt);
+  special.gdt = to_kvm(state.gdt);
+  special.idt = to_kvm(state.idt);
+  vcpu.set_special_registers(special);
 }
 
 void apply_firmware_state(kvm::Vcpu& vcpu) {
