@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
+#include <ostream>
 #include <string>
 
 #include "runtime/arguments.hpp"
@@ -69,6 +70,9 @@ struct BadArguments {
   const char* text;
   const char* word;  // that must be blamed
 };
+void PrintTo(const BadArguments& arguments, std::ostream* out) {
+  *out << '"' << arguments.text << '"';
+}
 class BareArgumentsRefused : public testing::TestWithParam<BadArguments> {};
 TEST_P(BareArgumentsRefused, NamesTheWord) {
   Arguments arguments(GetParam().text);
