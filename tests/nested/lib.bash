@@ -129,3 +129,9 @@ pack() {
     busybox=$(busybox_binary)
     (cd "$1" && find . | sort | "$busybox" cpio -o -H newc -R 0:0 2>/dev/null) >"$2"
 }
+
+# keep_newest COUNT PATTERN: removes the older files of that name from the cache.
+keep_newest() {
+    find "$cache_root" -maxdepth 1 -type f -name "$2" -printf '%T@ %p\0' | sort -zrn | tail -z -n "+$(($1 + 1))" |
+        cut -z -d ' ' -f 2- | xargs -0r rm -f
+}

@@ -372,6 +372,15 @@ std::string module_parameters(const std::string& name) {
   return "";
 }
 
+// The TSC is calibrated again about a second after boot. A state that is saved before would do that in every run, and
+// KVM would start with the coarse value.
+void wait_for_calibration() {
+  for (int attempt = 0; attempt < 300; ++attempt) {
+    if (read_file("/sys/devices/system/clocksource/clocksource0/current_clocksource") != "tsc-early\n") return;
+    usleep(10000);
+  }
+}
+
 struct Order {
   long long microseconds = 0;
   std::string entropy;
@@ -419,6 +428,7 @@ int main() {
     const UniqueFd err_port = open_port(3, O_WRONLY);
     bring_up_loopback();
     sethostname("nested-host", 11);
+    wait_for_calibration();
     dprintf(status_port.get(), "waiting\n");
     const Order order = wait_for_order(status_port.get());
     freshen(order);
