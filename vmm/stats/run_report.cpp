@@ -114,7 +114,7 @@ constexpr std::array<Column, 9> kRunColumns{
      {"IPI", "resched", "ipi_injected_reschedule", "guest_ipi_reschedule"},
      {"IPI", "call-fn", "ipi_injected_call_function", "guest_ipi_call_function"},
      {"IPI", "other", "ipi_injected_other", ""},
-     {"timer", "irqs", "timer_interrupts", "guest_timer_interrupts"},
+     {"IPI", "all", "ipi_injected", "guest_ipi_received"},
      {"spin", "hits", "guest_spin_hits", ""},
      {"spin", "misses", "guest_spin_misses", ""},
      {"all", "exits", "exits", ""},
@@ -136,14 +136,6 @@ std::string headline(const RunResult& result) {
   return wrapped("", text);
 }
 
-// A payload knows the IPIs it received, not their vectors; it sends call-function vectors only.
-Value guest_count(std::string_view counter, const auto& read) {
-  if (counter.empty()) return Value();
-  const Value value = read(counter);
-  if (!value.known() && counter == "guest_ipi_call_function") return read("guest_ipi_received");
-  return value;
-}
-
 std::string counters_table(const RunResult& result, Notes& notes) {
   constexpr std::size_t kFirst = 5;
   constexpr std::size_t kWidth = 10;
@@ -159,7 +151,8 @@ std::string counters_table(const RunResult& result, Notes& notes) {
     for (const Column& column : kRunColumns) {
       Value value = read(column.counter);
       if (column.counter == "cpu_on_ns") value = in_seconds(value);
-      text += fmt::format("{:>{}}", notes.cell_or_guest(value, guest_count(column.guest, read)), kWidth);
+      text += fmt::format("{:>{}}", notes.cell_or_guest(value, column.guest.empty() ? Value() : read(column.guest)),
+                          kWidth);
     }
     text += "\n";
   };

@@ -50,15 +50,16 @@ constexpr std::array<GuestCounter, 5> kAgentCounters{{{"timer_interrupts", "gues
                                                       {"spin_hits_local", "guest_spin_hits_local", Unit::kCount},
                                                       {"spin_misses", "guest_spin_misses", Unit::kCount},
                                                       {"spin_ns", "guest_spin_ns", Unit::kNanoseconds}}};
-constexpr std::array<GuestCounter, 9> kPayloadCounters{{{"hlt", "guest_hlt", Unit::kCount},
-                                                        {"hlt_spurious", "guest_hlt_spurious", Unit::kCount},
-                                                        {"ipi_sent", "guest_ipi_sent", Unit::kCount},
-                                                        {"ipi_skipped", "guest_ipi_skipped", Unit::kCount},
-                                                        {"ipi_received", "guest_ipi_received", Unit::kCount},
-                                                        {"timer_interrupts", "guest_timer_interrupts", Unit::kCount},
-                                                        {"spin_hits", "guest_spin_hits_remote", Unit::kCount},
-                                                        {"spin_hits_late", "guest_spin_hits_late", Unit::kCount},
-                                                        {"spin_misses", "guest_spin_misses", Unit::kCount}}};
+constexpr std::array<GuestCounter, 10> kPayloadCounters{{{"hlt", "guest_hlt", Unit::kCount},
+                                                         {"hlt_spurious", "guest_hlt_spurious", Unit::kCount},
+                                                         {"ipi_sent", "guest_ipi_sent", Unit::kCount},
+                                                         {"ipi_skipped", "guest_ipi_skipped", Unit::kCount},
+                                                         {"ipi_received", "guest_ipi_received", Unit::kCount},
+                                                         {"woken_early", "guest_woken_early", Unit::kCount},
+                                                         {"timer_interrupts", "guest_timer_interrupts", Unit::kCount},
+                                                         {"spin_hits", "guest_spin_hits_remote", Unit::kCount},
+                                                         {"spin_hits_late", "guest_spin_hits_late", Unit::kCount},
+                                                         {"spin_misses", "guest_spin_misses", Unit::kCount}}};
 
 constexpr std::size_t kMaxGuestBuckets = 64;
 constexpr std::string_view kNotReported = "guest did not report";

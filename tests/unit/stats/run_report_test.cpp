@@ -20,7 +20,7 @@ VcpuSnapshot vcpu(unsigned id) {
   set("ipi_injected_reschedule", 12, Source::kTracepoint);
   set("ipi_injected_call_function", 4381, Source::kTracepoint);
   set("ipi_injected_other", 0, Source::kTracepoint);
-  set("timer_interrupts", 9000, Source::kTracepoint);
+  set("ipi_injected", 4393, Source::kTracepoint);
   set("guest_ipi_reschedule", 12, Source::kGuest);
   set("guest_ipi_call_function", 4381, Source::kGuest);
   set("guest_spin_hits", 33, Source::kGuest);
@@ -77,9 +77,9 @@ TEST(RunTable, HasEveryNumber) {
   EXPECT_EQ(line_starting(text, "status"),
             "status 0: guest powered off; tcp-pingpong: 10.54 s, 2000 operations; counted: trial 0");
   EXPECT_EQ(line_starting(text, "1 "),
-            "1          7001        12      4381         0      9000        33        44     20000      5.25");
+            "1          7001        12      4381         0      4393        33        44     20000      5.25");
   EXPECT_EQ(line_starting(text, "sum"),
-            "sum       14001        24      8762         0     18000        66        88     40000     10.50");
+            "sum       14001        24      8762         0      8786        66        88     40000     10.50");
   EXPECT_NE(text.find("source kvm-stats: HLT exits, all exits"), std::string::npos);
   EXPECT_NE(text.find("source rusage: CPU s"), std::string::npos);
   EXPECT_EQ(line_starting(text, "other"), "other                     3000      2999      5999     15.00");
@@ -113,6 +113,20 @@ TEST(RunTable, WithoutTracepointsTheGuestsCountStandsIn) {
   EXPECT_TRUE(line_starting(text, "g:").starts_with("g: the guest's own count"));
   EXPECT_NE(text.find("[1] " + reason), std::string::npos);
   EXPECT_NE(text.find("KVM's own counters"), std::string::npos);
+}
+
+// A payload knows how many IPIs it took, not their vectors: the count stands in the column of all, in no other.
+TEST(RunTable, PayloadsCountIsOfAllKinds) {
+  RunResult result = run(1);
+  auto& counters = result.vcpus[0].counters;
+  for (auto& [name, value] : counters) {
+    if (value.source() == Source::kTracepoint) value = Value::null(Unit::kCount, Source::kTracepoint, "no tracefs");
+  }
+  counters.erase("guest_ipi_reschedule");
+  counters.erase("guest_ipi_call_function");
+  counters["guest_ipi_received"] = Value::count(9983, Source::kPayload);
+  EXPECT_TRUE(
+      line_starting(run_table(result), "0 ").starts_with("0          7000      -[1]      -[1]      -[1]     9983g"));
 }
 
 TEST(RunTable, ManyVcpusStillFit) {
