@@ -140,15 +140,18 @@ void AgentSession::handle_mark_ok(const Json& message) {
 }
 
 void AgentSession::handle_result(const Json& message) {
-  // A workload that failed may have no end mark; one that succeeded must.
-  const bool running = phase_ != Phase::kNone;
+  // A payload may report without having measured anything between marks. A workload that failed may have no end mark; one
+  // that succeeded must.
+  const bool unmeasured = speaker_ == Speaker::kPayload && phase_ == Phase::kNone;
+  if (unmeasured) trial_ = unsigned_of(message, "trial").value_or(trial_);
+  const bool running = phase_ != Phase::kNone || unmeasured;
   const auto status = message.find("status");
   const bool ok = status != message.end() && status->is_number_integer();
   if (!running || unsigned_of(message, "trial") != trial_ || !ok) {
     violate("a result that belongs to no trial, or without a status");
     return;
   }
-  if (status->get<std::int64_t>() == 0 && phase_ != Phase::kEnded) {
+  if (!unmeasured && status->get<std::int64_t>() == 0 && phase_ != Phase::kEnded) {
     violate("a successful result without both marks");
     return;
   }
