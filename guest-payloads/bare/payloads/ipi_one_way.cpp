@@ -5,7 +5,8 @@
 //
 // Arguments: rounds=N (10000), kind=call-function-single|call-function|reschedule, target=I (1),
 //            halt=1|0 (1: the target waits in HLT, one HLT an IPI exactly; 0: in PAUSE).
-// Fails (status 1) unless the target received exactly what was sent, and halted once an IPI (or never).
+// Fails (status 1) unless the target received exactly what was sent, and halted once an IPI (or never);
+// where an emulator makes it leave HLTs out, those are counted with them.
 
 #include "runtime/runtime.hpp"
 
@@ -34,9 +35,8 @@ void receive(Cpu& self) {
     if (settings.halt) {
       // Interrupts are off until the HLT: the IPI finds it halted, or is pending when it halts. One HLT either way.
       disable_interrupts();
-      self.counts.hlt.add();
       settings.waiting.store(round, std::memory_order_release);
-      enable_interrupts_and_halt();
+      halt(self);
     } else {
       settings.waiting.store(round, std::memory_order_release);
     }
@@ -69,7 +69,7 @@ std::uint32_t run(Cpu& self) {
     const bool target = i == settings.target;
     exact = exact && counts.ipi_sent.get() == (i == 0 ? settings.rounds : 0);
     exact = exact && counts.ipi_received.get() == (target ? settings.rounds : 0);
-    exact = exact && counts.hlt.get() == (target && settings.halt ? settings.rounds : 0);
+    exact = exact && counts.hlt.get() + counts.hlt_left_out.get() == (target && settings.halt ? settings.rounds : 0);
   }
   Line& text = begin_result(exact ? 0 : 1, settings.rounds, interval);
   text.field("target", settings.target).field("vector", settings.vector).field("halt", settings.halt ? 1 : 0);

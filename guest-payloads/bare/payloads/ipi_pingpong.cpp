@@ -63,8 +63,7 @@ void idle(Cpu& self, std::uint64_t spin_cycles) {
   }
   self.counts.spin_misses.add();
   for (;;) {
-    self.counts.hlt.add();
-    enable_interrupts_and_halt();
+    halt(self);
     disable_interrupts();
     if ((self.flags.load() & kNeedResched) != 0) break;
     // The IPI of a wake-up that was seen before it arrived.

@@ -20,7 +20,7 @@ std::uint32_t run(Cpu& self) {
       ++expected;
       disable_interrupts();
       const std::uint64_t due = timer.arm(1000);
-      enable_interrupts_and_halt();
+      halt(self);
       wait_until([&self, expected] { return self.counts.timer_interrupts.get() == expected; });
       // An interrupt that is early by more than a tenth means that the timer's rate is not what was measured.
       if (rdtsc() + microseconds_to_cycles(100) < due) return kExitFailed;

@@ -23,7 +23,7 @@ std::uint32_t run(Cpu& self) {
     if (self.index == 1) {
       disable_interrupts();
       waiting.store(round);
-      enable_interrupts_and_halt();
+      halt(self);
       wait_until([&self, round] { return self.counts.ipi_received.get() == round; });
     } else {
       wait_until([round] { return waiting.load() == round; });

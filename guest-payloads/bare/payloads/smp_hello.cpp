@@ -20,6 +20,7 @@ void configure(Arguments& arguments) {
 }
 
 std::uint32_t run(Cpu& self) {
+  if (self.index == 0) mark("begin");
   const std::uint64_t start = rdtsc();
   // CPUID's initial APIC id is read too: Linux believes that one (SDM vol. 2, CPUID leaf 1, EBX).
   if (LocalApic::id() != self.index || cpuid(1).ebx >> 24 != self.index) wrong.fetch_add(1);
@@ -27,8 +28,10 @@ std::uint32_t run(Cpu& self) {
   if (self.index != 0) return kExitSuccess;
   const std::uint64_t limit = microseconds_to_cycles(timeout_ms * 1000);
   wait_until([start, limit] { return came.load() == info().vcpus || rdtsc() - start > limit; });
+  const Interval interval{rdtsc() - start};
+  mark("end");
   const bool complete = came.load() == info().vcpus && wrong.load() == 0;
-  Line& text = begin_result(complete ? 0 : 1, came.load(), {rdtsc() - start});
+  Line& text = begin_result(complete ? 0 : 1, came.load(), interval);
   text.field("wrong_apic_ids", wrong.load());
   finish_result(text);
   return complete ? kExitSuccess : kExitFailed;

@@ -98,6 +98,7 @@ void configure(Arguments&) {
 
 std::uint32_t run(Cpu& self) {
   if (self.index != 0) return kExitSuccess;
+  mark("begin");
   const std::uint64_t start = rdtsc();
   prepare_window();
   std::uint64_t words = 0;
@@ -115,7 +116,9 @@ std::uint32_t run(Cpu& self) {
     if (!in_use(physical) && *word != value_for(physical)) wrong(physical, value_for(physical), *word);
     return true;
   });
-  Line& text = begin_result(0, words / 2, {rdtsc() - start});
+  const Interval interval{rdtsc() - start};
+  mark("end");
+  Line& text = begin_result(0, words / 2, interval);
   text.field("mib_above_4g", high_words / 2).field("memory_bytes", info().memory_bytes);
   finish_result(text);
   return kExitSuccess;

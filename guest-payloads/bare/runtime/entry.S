@@ -87,6 +87,18 @@ interrupt_common:
         interrupt_stub interrupt_call_function, 0xfc
         interrupt_stub interrupt_reschedule, 0xfd
 
+// void payload_halt(): STI takes effect after the next instruction (SDM vol. 2, STI), so that an interrupt that is pending
+// is delivered in the halted state, never between the two, and cannot be lost. payload_interrupt knows both labels.
+        .globl  payload_halt
+        .globl  payload_halt_instruction
+        .globl  payload_halt_end
+payload_halt:
+        sti
+payload_halt_instruction:
+        hlt
+payload_halt_end:
+        ret
+
 // A spurious interrupt has no EOI (SDM vol. 3, 11.9).
         .globl  interrupt_spurious
 interrupt_spurious:

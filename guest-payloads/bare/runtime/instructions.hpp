@@ -79,11 +79,6 @@ inline void enable_interrupts() {
 inline void disable_interrupts() {
   asm volatile("cli" ::: "memory");
 }
-// STI takes effect after the next instruction (SDM vol. 2, STI): an interrupt that was pending is delivered in the
-// halted state, never between the two, so it cannot be lost.
-inline void enable_interrupts_and_halt() {
-  asm volatile("sti; hlt" ::: "memory");
-}
 [[noreturn]] inline void halt_for_ever() {
   for (;;) asm volatile("cli; hlt" ::: "memory");
 }

@@ -56,6 +56,9 @@ void set_gate(std::uint8_t vector, std::uint64_t handler) {
 
 extern "C" {
 extern const char exception_stubs[];
+void payload_halt();
+extern const char payload_halt_instruction[];
+extern const char payload_halt_end[];
 void interrupt_timer();
 void interrupt_call_function_single();
 void interrupt_call_function();
@@ -152,6 +155,7 @@ void write_counts(Line& text) {
     text.open('{')
         .field("id", i)
         .field("hlt", counts.hlt.get())
+        .field("hlt_left_out", counts.hlt_left_out.get())
         .field("hlt_spurious", counts.hlt_spurious.get())
         .field("ipi_sent", counts.ipi_sent.get())
         .field("ipi_skipped", counts.ipi_skipped.get())
@@ -221,6 +225,11 @@ void fail(std::string_view code, std::string_view what, std::uint32_t value) {
 void exit_vm(std::uint32_t value) {
   outl(kExitPort, value);
   halt_for_ever();
+}
+
+void halt(Cpu& self) {
+  self.counts.hlt.add();
+  payload_halt();
 }
 
 void mark(std::string_view name) {
@@ -308,6 +317,11 @@ void payload_exception(Frame* frame) {
 
 void payload_interrupt(Frame* frame) {
   Cpu& self = this_cpu();
+  if (frame->rip == reinterpret_cast<std::uint64_t>(payload_halt_instruction)) {
+    frame->rip = reinterpret_cast<std::uint64_t>(payload_halt_end);
+    self.counts.hlt.take_back();
+    self.counts.hlt_left_out.add();
+  }
   if (frame->vector == kVectorTimer) {
     self.counts.timer_interrupts.add();
     resume_elsewhere(self, *frame);
