@@ -89,9 +89,9 @@ Child::Child(const std::vector<std::string>& arguments) {
 }
 
 Child::~Child() {
+  kill();  // before its stdin ends: that must not look like a word to it
   close_and_forget(stdin_);
   close_and_forget(stdout_);
-  kill();
   wait(milliseconds(5000));
 }
 

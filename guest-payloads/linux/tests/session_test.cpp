@@ -138,6 +138,19 @@ TEST_F(SessionTest, ConfigureThatCannotBeWrittenIsAnError) {
   EXPECT_EQ(only("error")["code"], "io");
 }
 
+TEST_F(SessionTest, ConfigureThatTheKernelRefusesIsABadValueAndChangesNothing) {
+  // A knob of the real kernel stands in: like idle_spin it takes a number within limits, else EINVAL.
+  std::filesystem::remove(root + "/sys/kernel/sched/idle_spin");
+  std::filesystem::create_symlink("/proc/self/oom_score_adj", root + "/sys/kernel/sched/idle_spin");
+  const std::string before = Files().read_line("/proc/self/oom_score_adj").value_or("");
+  serve({R"({"cmd":"configure","idle_spin_us":1000001})", R"({"cmd":"configure","idle_spin_us":"abc"})"});
+  const auto errors = vmm.of_type("error");
+  ASSERT_EQ(errors.size(), 2U);
+  for (const Json& error : errors) EXPECT_EQ(error["code"], "bad-value") << error.dump();
+  EXPECT_TRUE(vmm.of_type("configured").empty());
+  EXPECT_EQ(Files().read_line("/proc/self/oom_score_adj"), before);
+}
+
 TEST_F(SessionTest, BadCommandsAreErrorsAndTheNextOneIsDone) {
   serve({"{", R"({"cmd":"dance"})", R"({"trial":1})", R"([])", R"({"cmd":"configure","colour":1})",
          R"({"cmd":"configure","idle_spin_us":7})"});
