@@ -455,6 +455,64 @@ static void check_toggle(int rounds)
 	waitpid(child, NULL, 0);
 }
 
+static int count_lines(const char *path, const char *word)
+{
+	FILE *file = fopen(path, "r");
+	char line[512];
+	int count = 0;
+
+	if (!file)
+		fatal(path);
+	while (fgets(line, sizeof(line), file))
+		count += strstr(line, word) != NULL;
+	fclose(file);
+	return count;
+}
+
+/*
+ * Where the kernel has tracing: the scheduler's own event for a wakeup without
+ * an IPI against our remote hits, and the latency tracers on top, which have
+ * their own rules for the idle loop.
+ */
+static void check_tracing(int rounds)
+{
+	static const char instance[] = "/sys/kernel/tracing/instances/selftest";
+	struct sample d;
+	char path[128];
+	int cpu;
+
+	if (mount("tracefs", "/sys/kernel/tracing", "tracefs", 0, NULL) || mkdir(instance, 0755)) {
+		printf("    no tracing in this kernel\n");
+		return;
+	}
+	put("/sys/kernel/tracing/current_tracer", "preemptirqsoff");
+	snprintf(path, sizeof(path), "%s/events/power/cpu_idle/enable", instance);
+	check(!put(path, "1"), "tracing: event cpu_idle");
+	snprintf(path, sizeof(path), "%s/events/sched/sched_wake_idle_without_ipi/enable", instance);
+	check(!put(path, "1"), "tracing: event sched_wake_idle_without_ipi");
+
+	d = ping_pong(1000000, rounds);
+	snprintf(path, sizeof(path), "%s/tracing_on", instance);
+	put(path, "0");
+	show("trace", d);
+	snprintf(path, sizeof(path), "%s/trace", instance);
+	for (cpu = 0; cpu < CPUS; cpu++) {
+		char word[64];
+		int events;
+
+		snprintf(word, sizeof(word), "sched_wake_idle_without_ipi: cpu=%d", cpu);
+		events = count_lines(path, word);
+		/* The trace has the 100 rounds before the first sample, too. */
+		check(d.cpu[cpu].remote_hits >= (uint64_t)rounds * 9 / 10 &&
+		      d.cpu[cpu].remote_hits <= (uint64_t)events &&
+		      (uint64_t)events <= d.cpu[cpu].remote_hits + 100 + rounds / 10,
+		      "tracing: CPU %d: %lu remote hits, %d wakeups without IPI by the scheduler's event, 100 of warm-up among them",
+		      cpu, d.cpu[cpu].remote_hits, events);
+	}
+	put("/sys/kernel/tracing/current_tracer", "nop");
+	rmdir(instance);
+}
+
 static void check_s2idle(void)
 {
 	struct sample before, d;
@@ -470,8 +528,10 @@ static void check_s2idle(void)
 		fflush(stdout);
 		error = put("/sys/power/state", "freeze");
 		d = minus(take(), before);
-		check(!error, "s2idle: slept and woke (%lu ms awake)", (now_ns() - start) / 1000000);
 		show("s2idle", d);
+		check(!error, "s2idle: slept and woke, %lu ms in all", (now_ns() - start) / 1000000);
+		check(d.cpu[0].spin_ns < 1000000000 && d.cpu[1].spin_ns < 1000000000,
+		      "s2idle: a sleeping system does not spin");
 	}
 	put_number(KNOB, 0);
 }
@@ -510,6 +570,7 @@ int main(void)
 	check_tick();
 	check_limit();
 	check_toggle(rounds / 10);
+	check_tracing(rounds / 2);
 	check_hotplug(rounds / 20);
 	if (strstr(get("/proc/cmdline"), "selftest.s2idle"))
 		check_s2idle();
