@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
-// Bare-metal payloads on a real /dev/kvm: this machine's own, and the nested host's. There tracepoints can be counted, and
-// then they must agree with the payload to the last count.
+// Bare-metal payloads on a real /dev/kvm: this machine's own, and the nested host's. There tracepoints can be counted,
+// and then they must agree with the payload to the last count.
+#include <filesystem>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <signal.h>
-
-#include <filesystem>
-#include <fstream>
 
 #include "vmm_process.hpp"
 
@@ -59,7 +58,8 @@ void expect_sources(const json& document) {
 
 TEST_F(PayloadTest, HltExitsOfThePingPongAreExact) {
   for (const char* spin : {"0", "1000"}) {
-    const Finished run = run_vmm({"--payload", "ipi-pingpong:rounds=1000", std::string("--guest-spin=") + spin, "--timeout=60"});
+    const Finished run =
+        run_vmm({"--payload", "ipi-pingpong:rounds=1000", std::string("--guest-spin=") + spin, "--timeout=60"});
     ASSERT_EQ(run.status, 0) << run.err;
     for (std::size_t vcpu : {0U, 1U}) {
       EXPECT_EQ(counter(run.json, vcpu, "hlt_exits"), counter(run.json, vcpu, "guest_hlt")) << "spin " << spin;
@@ -126,7 +126,8 @@ TEST_F(PayloadTest, EveryVcpuStarts) {
 
 TEST_F(PayloadTest, AllMemoryIsThereAboveTheHoleToo) {
   for (const char* memory : {"64M", "3G", "5G"}) {
-    const Finished run = run_vmm({"--payload", "touch-memory", "--cpus=1", std::string("--memory=") + memory, "--timeout=100"});
+    const Finished run =
+        run_vmm({"--payload", "touch-memory", "--cpus=1", std::string("--memory=") + memory, "--timeout=100"});
     EXPECT_EQ(run.status, 0) << memory << ": " << run.err;
   }
 }
@@ -142,7 +143,8 @@ TEST_F(PayloadTest, TheExitValueBecomesTheStatus) {
 TEST_F(PayloadTest, ATripleFaultEndsAtOnceWithItsState) {
   const Finished run = run_vmm({"--payload", "triple-fault", "--timeout=20"});
   EXPECT_EQ(run.status, 4);
-  EXPECT_THAT(run.err, AllOf(HasSubstr("triple fault"), HasSubstr("rip 0x"), HasSubstr("code ["), HasSubstr("console")));
+  EXPECT_THAT(run.err,
+              AllOf(HasSubstr("triple fault"), HasSubstr("rip 0x"), HasSubstr("code ["), HasSubstr("console")));
   EXPECT_EQ(run.json.at("exit").at("status"), 4) << "statistics so far are kept";
 }
 
@@ -167,7 +169,8 @@ TEST_F(PayloadTest, ATimeSeriesIsLinesThatGrow) {
   std::string name = (std::filesystem::temp_directory_path() / "vmm-series-XXXXXX").string();
   ASSERT_NE(::mkdtemp(name.data()), nullptr);
   const std::string path = name + "/series";
-  const Finished run = run_vmm({"--payload", "wedge-cli-hlt", "--timeout=1", "--console=off", "--stats=" + path, "--stats-interval=100"}, false);
+  const Finished run = run_vmm(
+      {"--payload", "wedge-cli-hlt", "--timeout=1", "--console=off", "--stats=" + path, "--stats-interval=100"}, false);
   EXPECT_EQ(run.status, 124);
   std::ifstream file(path);
   int samples = 0;
@@ -248,7 +251,8 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"spin_text", {"--payload", "smp-hello", "--guest-spin=abc"}, 2, {"--guest-spin", "'abc'"}},
         BadCase{"spin_ns", {"--payload", "smp-hello", "--guest-spin=1500ns"}, 2, {"--guest-spin", "microseconds"}},
         BadCase{"halt_poll", {"--payload", "smp-hello", "--host-halt-poll=2s"}, 2, {"--host-halt-poll", "'2s'", "1s"}},
-        BadCase{"exits", {"--payload", "smp-hello", "--disable-exits=hlt,foo"}, 2, {"--disable-exits", "'foo'", "cstate"}},
+        BadCase{
+            "exits", {"--payload", "smp-hello", "--disable-exits=hlt,foo"}, 2, {"--disable-exits", "'foo'", "cstate"}},
         BadCase{"pin_count", {"--payload", "smp-hello", "--pin=0"}, 2, {"--pin", "2 vCPUs"}},
         BadCase{"pin_absent", {"--payload", "smp-hello", "--pin=0,4095"}, 2, {"--pin", "4095"}},
         BadCase{"irqchip", {"--payload", "smp-hello", "--irqchip=magic"}, 2, {"--irqchip", "'magic'"}},
@@ -259,7 +263,10 @@ INSTANTIATE_TEST_SUITE_P(
         BadCase{"payload_arguments", {"--payload", "smp-hello:a"}, 2, {"--payload", "'a'"}},
         BadCase{"payload_and_kernel", {"--payload", "smp-hello", "--kernel=x"}, 2, {"--kernel", "--payload"}},
         BadCase{"kernel_absent", {"--kernel", "/no/such/vmlinuz"}, 2, {"--kernel", "/no/such/vmlinuz"}},
-        BadCase{"kernel_is_text", {"--kernel", "/etc/services", "--initrd", "/etc/services"}, 2, {"--kernel", "/etc/services", "neither"}},
+        BadCase{"kernel_is_text",
+                {"--kernel", "/etc/services", "--initrd", "/etc/services"},
+                2,
+                {"--kernel", "/etc/services", "neither"}},
         BadCase{"device_absent", {"doctor", "--device=/no/such/kvm"}, 3, {"/no/such/kvm", "ENOENT"}},
         BadCase{"device_is_no_kvm", {"doctor", "--device=/dev/null"}, 3, {"/dev/null", "not a KVM device"}}),
     [](const auto& bad) { return bad.param.name; });

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vmm_process.hpp"
 
-#include <fcntl.h>
-#include <signal.h>
-#include <sys/wait.h>
-#include <unistd.h>
-
 #include <cstdlib>
+#include <fcntl.h>
 #include <fstream>
+#include <signal.h>
 #include <sstream>
 #include <stdexcept>
+#include <sys/wait.h>
 #include <thread>
+#include <unistd.h>
 
 namespace vmm::integration {
 namespace {
@@ -24,9 +23,15 @@ std::string contents(const std::filesystem::path& path) {
 
 }  // namespace
 
-std::filesystem::path build_directory() { return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path(); }
-bool kvm_is_here() { return ::access("/dev/kvm", R_OK | W_OK) == 0; }
-bool nested() { return std::getenv("VMM_NESTED") != nullptr; }
+std::filesystem::path build_directory() {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path();
+}
+bool kvm_is_here() {
+  return ::access("/dev/kvm", R_OK | W_OK) == 0;
+}
+bool nested() {
+  return std::getenv("VMM_NESTED") != nullptr;
+}
 
 VmmProcess::VmmProcess(std::vector<std::string> arguments, std::optional<uid_t> as_user) {
   std::string name = (std::filesystem::temp_directory_path() / "vmm-test-XXXXXX").string();
@@ -92,8 +97,12 @@ bool VmmProcess::has_thread(const std::string& name) const {
   return false;
 }
 
-std::string VmmProcess::standard_output() const { return contents(directory_ / "out"); }
-std::string VmmProcess::standard_error() const { return contents(directory_ / "err"); }
+std::string VmmProcess::standard_output() const {
+  return contents(directory_ / "out");
+}
+std::string VmmProcess::standard_error() const {
+  return contents(directory_ / "err");
+}
 
 Finished run_vmm(std::vector<std::string> arguments, bool with_stats) {
   std::string name = (std::filesystem::temp_directory_path() / "vmm-stats-XXXXXX").string();

@@ -233,14 +233,16 @@ void GuestRun::start() {
     if (on_period_) on_period_(*this);
   };
   callbacks.on_input = [this, escaped = false](std::string_view bytes) mutable -> std::size_t {
+    // One byte at a time, so that what the UART has no room for is looked at once only, when it is taken.
     for (std::size_t i = 0; i < bytes.size(); ++i) {
       if (escaped && bytes[i] == 'x') {
-        machine_->request_stop({machine::Stop::Kind::kInterrupted, "ended from the console (Ctrl-A x)", 0});
+        machine_->request_stop({machine::Stop::Kind::kInterrupted, "ended from the console (Ctrl-A x)", SIGINT});
         return bytes.size();
       }
+      if (machine_->console_input(bytes.substr(i, 1)) == 0) return i;
       escaped = bytes[i] == kConsoleEscape && !escaped;
     }
-    return machine_->console_input(bytes);
+    return bytes.size();
   };
   machine_->start();
   note_phase("started");

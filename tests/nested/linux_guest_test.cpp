@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+// The patched Linux guest on an upstream KVM: run inside the nested host (or directly, where `vmm doctor` says that
+// works). Gates on counters and on ratios within one run, never on absolute time.
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <signal.h>
+
+#include "../integration/vmm_process.hpp"
+
+namespace vmm::integration {
+namespace {
+
+using nlohmann::json;
+using ::testing::AllOf;
+using ::testing::HasSubstr;
+
+constexpr double kWedgeWatchdogSeconds = 8;
+
+void expect_all_agree(const json& document, int at_least) {
+  int agree = 0;
+  for (const json& pair : document.at("agreements")) {
+    if (pair.at("agree").is_null()) continue;
+    EXPECT_TRUE(pair.at("agree").get<bool>()) << pair.dump();
+    ++agree;
+  }
+  EXPECT_GE(agree, at_least) << "pairs of sources that were compared";
+}
+
+Finished run_guest(std::vector<std::string> arguments) {
+  arguments.push_back("--timeout=200");
+  return run_vmm(std::move(arguments));
+}
+
+TEST(LinuxGuest, RunsItsWorkloadAndPowersOff) {
+  const Finished run = run_guest({"--guest-spin=0", "--workload=tcp-pingpong:iterations=300"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(run.json.at("exit").at("reason"), "guest powered off");
+  EXPECT_EQ(run.json.at("workload").at("operations"), 300);
+  EXPECT_EQ(run.json.at("effective").at("idle_spin_us"), 0) << "read back, not asked";
+  EXPECT_EQ(run.json.at("effective").at("hres_active"), true);
+  // Per vCPU: HLT by statistics and tracepoint, exits and their sum, injections, IPIs by vector and the guest's own.
+  expect_all_agree(run.json, 8);
+  EXPECT_GT(*counter_sum(run.json, "hlt_exits"), 300U);
+  EXPECT_EQ(counter_sum(run.json, "guest_spin_hits_remote"), 0U) << "no spin was asked for";
+}
+
+TEST(LinuxGuest, SpinningRemovesHltExitsAndIpis) {
+  std::string name = (std::filesystem::temp_directory_path() / "vmm-compare-XXXXXX").string();
+  ASSERT_NE(::mkdtemp(name.data()), nullptr);
+  const std::string path = name + "/compare.json";
+  VmmProcess process({"compare", "--guest-spin=0,20ms", "--repetitions=3", "--seed=1",
+                      "--workload=tcp-pingpong:iterations=2000", "--stats=" + path, "--timeout=900"});
+  ASSERT_EQ(process.wait(std::chrono::seconds(900)), 0) << process.standard_error();
+  std::ifstream file(path);
+  const json document = json::parse(file);
+  struct Arm {
+    std::vector<double> seconds, hlt, ipi;
+  };
+  std::map<std::string, Arm> arms;
+  for (const json& trial : document.at("trials")) {
+    Arm& arm = arms[trial.at("arm")];
+    arm.seconds.push_back(trial.at("seconds"));
+    if (trial.at("vcpus").empty()) continue;
+    const auto hlt = counter_sum(trial, "hlt_exits");
+    const auto call = counter_sum(trial, "ipi_injected_call_function");
+    const auto reschedule = counter_sum(trial, "ipi_injected_reschedule");
+    ASSERT_TRUE(hlt && call && reschedule) << "tracepoints can be counted in the nested host";
+    arm.hlt.push_back(static_cast<double>(*hlt));
+    arm.ipi.push_back(static_cast<double>(*call + *reschedule));
+  }
+  const auto median = [](std::vector<double> v) {
+    std::ranges::sort(v);
+    return v.at(v.size() / 2);
+  };
+  const Arm& none = arms.at("guest, idle_spin=0us");
+  const Arm& spin = arms.at("guest, idle_spin=20000us");
+  ASSERT_EQ(none.seconds.size(), 3U);
+  ASSERT_EQ(spin.seconds.size(), 3U);
+  std::cout << process.standard_output();
+  const double hlt_left = median(spin.hlt) / median(none.hlt);
+  const double ipi_left = median(spin.ipi) / median(none.ipi);
+  const double time_left = median(spin.seconds) / median(none.seconds);
+  std::cout << "left at 20 ms of spin: HLT exits " << hlt_left << ", IPIs " << ipi_left << ", time " << time_left
+            << "\n";
+  EXPECT_LE(hlt_left, 0.10);
+  EXPECT_LE(ipi_left, 0.10);
+  EXPECT_LE(time_left, 0.90);
+  std::filesystem::remove_all(name);
+}
+
+TEST(LinuxGuest, SeesAllItsCpus) {
+  for (const char* cpus : {"1", "4", "8"}) {
+    const Finished run = run_guest({std::string("--cpus=") + cpus, "--workload=idle:seconds=1"});
+    ASSERT_EQ(run.status, 0) << cpus << ": " << run.err;
+    EXPECT_EQ(run.json.at("effective").at("cpus"), std::stoi(cpus));
+    expect_all_agree(run.json, 2 * std::stoi(cpus));
+  }
+}
+
+TEST(LinuxGuest, BootsFromVmlinuxByItsPvhNote) {
+  const Finished run =
+      run_guest({"--kernel", (build_directory() / "guest/lab/vmlinux").string(), "--workload=idle:seconds=1"});
+  EXPECT_EQ(run.status, 0) << run.err;
+}
+
+TEST(LinuxGuest, RunsInLittleMemory) {
+  const Finished run = run_guest({"--memory=64M", "--workload=idle:seconds=1"});
+  EXPECT_EQ(run.status, 0) << run.err;
+}
+
+TEST(LinuxGuest, AWorkloadThatFailsIsStatus1) {
+  const Finished run = run_guest({"--workload=tcp-pingpong:iterations=none"});
+  EXPECT_EQ(run.status, 1) << run.err;
+}
+
+TEST(LinuxGuest, APanicEndsTheRunAtOnce) {
+  const Finished run = run_guest({"--cmdline", "rdinit=/no/such/init init=/no/such/init"});
+  EXPECT_EQ(run.status, 4);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("panicked"), HasSubstr("Kernel panic"), HasSubstr("rip 0x")));
+}
+
+TEST(LinuxGuest, ASilentGuestIsEndedByTheWatchdog) {
+  // The workload as init: it says "ready" and waits for ever.
+  const Finished run = run_guest(
+      {"--cmdline", "rdinit=/bin/idle", "--watchdog=" + std::to_string(static_cast<int>(kWedgeWatchdogSeconds))});
+  EXPECT_EQ(run.status, 4);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("--watchdog"), HasSubstr("vCPU 1"), HasSubstr("console")));
+}
+
+TEST(LinuxGuest, HaltPassThroughLeavesNoHltExits) {
+  const Finished run = run_guest({"--disable-exits=hlt", "--workload=tcp-pingpong:iterations=200"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(counter_sum(run.json, "hlt_exits"), 0U);
+}
+
+TEST(LinuxGuest, HaltpollIsProvenByTheGuest) {
+  const Finished run = run_guest({"--guest-idle=haltpoll", "--workload=tcp-pingpong:iterations=200"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(run.json.at("effective").at("idle_driver"), "haltpoll");
+}
+
+TEST(LinuxGuest, ExitTimesCoverEveryExit) {
+  const Finished run = run_guest({"--exit-times", "--workload=tcp-pingpong:iterations=200"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  for (std::size_t vcpu : {0U, 1U}) {
+    const auto count = counter(run.json, vcpu, "exit_time_count.hlt");
+    if (!count) {
+      // Samples may be lost under emulation; then the reason says so and nothing is guessed.
+      EXPECT_THAT(
+          run.json.at("vcpus").at(vcpu).at("counters").at("exit_time_count.hlt").at("reason").get<std::string>(),
+          HasSubstr("lost"));
+      continue;
+    }
+    const auto hlt = static_cast<double>(*counter(run.json, vcpu, "hlt_exits"));
+    EXPECT_NEAR(static_cast<double>(*count), hlt, 2) << "an exit that is open at a mark belongs to one side";
+  }
+}
+
+TEST(LinuxGuest, AKnobThatIsNotThereIsStatus3) {
+  // An initrd of the user's own has no agent to set and prove it.
+  const Finished run = run_guest({"--guest-spin=50", "--initrd", (build_directory() / "guest/initrd").string(),
+                                  "--kernel", (build_directory() / "guest/lab/bzImage").string()});
+  EXPECT_EQ(run.status, 3);
+  EXPECT_THAT(run.err, HasSubstr("--guest-spin"));
+}
+
+}  // namespace
+}  // namespace vmm::integration
