@@ -190,6 +190,10 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
   doctor_app->add_option("--device", doctor.device, "the KVM device [/dev/kvm]")->type_name("FILE");
   doctor_app->add_flag("--json", doctor.json, "as JSON");
 
+  ReportCommand report;
+  CLI::App* report_app = app.add_subcommand("report", "the table of a result file of compare");
+  report_app->add_option("file", report.file, "what compare wrote with --stats")->type_name("FILE.json")->required();
+
   CLI::App* compare_app =
       app.add_subcommand("compare", "the host and guests with different idle policies, side by side");
   GuestText compare_text;
@@ -220,6 +224,7 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
     return base::parse_duration_ns(option, value, 1'000'000'000, {minimum, kDayMs * 1'000'000}) / 1'000'000;
   };
   if (*doctor_app) return doctor;
+  if (*report_app) return report;
   if (*compare_app) {
     experiment::CompareConfig& config = compare.config;
     config.guest = compare_text.parse(true);

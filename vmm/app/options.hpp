@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <filesystem>
 #include <optional>
 #include <string>
 #include <variant>
@@ -18,6 +19,9 @@ struct DoctorCommand {
   std::string device = "/dev/kvm";
   bool json = false;
 };
+struct ReportCommand {
+  std::filesystem::path file;
+};
 // --help and --version: text for standard output, status 0.
 struct ShowText {
   std::string text;
@@ -25,7 +29,7 @@ struct ShowText {
 struct CompareCommand {
   experiment::CompareConfig config;
 };
-using Command = std::variant<RunCommand, CompareCommand, DoctorCommand, ShowText>;
+using Command = std::variant<RunCommand, CompareCommand, ReportCommand, DoctorCommand, ShowText>;
 
 // argv into a command. Throws BadInput: one line that names the option, the value, the limit, what would work. Looks at
 // no file and no host.

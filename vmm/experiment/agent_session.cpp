@@ -140,8 +140,8 @@ void AgentSession::handle_mark_ok(const Json& message) {
 }
 
 void AgentSession::handle_result(const Json& message) {
-  // A payload may report without having measured anything between marks. A workload that failed may have no end mark; one
-  // that succeeded must.
+  // A payload may report without having measured anything between marks. A workload that failed may have no end mark;
+  // one that succeeded must.
   const bool unmeasured = speaker_ == Speaker::kPayload && phase_ == Phase::kNone;
   if (unmeasured) trial_ = unsigned_of(message, "trial").value_or(trial_);
   const bool running = phase_ != Phase::kNone || unmeasured;

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "experiment/compare_report.hpp"
 #include "experiment/guest_run.hpp"
 #include "experiment/native_workload.hpp"
 #include "experiment/run.hpp"
@@ -54,13 +55,6 @@ std::string name_of(const Arm& arm) {
 
 void progress(const std::string& text) {
   (void)base::write_all(STDERR_FILENO, "compare: " + text + "\n");
-}
-
-double median(std::vector<double> values) {
-  if (values.empty()) return 0;
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values[middle] : (values[middle - 1] + values[middle]) / 2;
 }
 
 class Comparison {
@@ -139,106 +133,6 @@ class Comparison {
   nlohmann::json configured_;
 };
 
-struct Row {
-  Arm arm;
-  std::vector<const Measured*> trials;
-  double median_seconds = 0;
-};
-
-std::vector<Row> rows_of(const std::vector<Arm>& arms, const std::vector<Measured>& trials) {
-  std::vector<Row> rows;
-  for (const Arm& arm : arms) {
-    Row row{arm, {}, 0};
-    std::vector<double> seconds;
-    for (const Measured& trial : trials) {
-      if (trial.arm != arm) continue;
-      row.trials.push_back(&trial);
-      seconds.push_back(trial.seconds);
-    }
-    row.median_seconds = median(seconds);
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
-// Median over trials of a counter of one vCPU; nothing as soon as one trial lacks it.
-std::optional<double> median_counter(const Row& row, std::size_t vcpu, std::string_view counter) {
-  std::vector<double> values;
-  for (const Measured* trial : row.trials) {
-    if (vcpu >= trial->vcpus.size()) return std::nullopt;
-    const auto value = trial->vcpus[vcpu].counter(counter).real();
-    if (!value) return std::nullopt;
-    values.push_back(*value);
-  }
-  if (values.empty()) return std::nullopt;
-  return median(values);
-}
-
-struct IpiColumn {
-  std::vector<std::string_view> counters;
-  std::string_view source;
-};
-
-// IPIs by tracepoint where every guest row has them; else the guest's own count, marked so.
-IpiColumn ipi_column(const std::vector<Row>& rows) {
-  const auto has = [&](std::string_view counter) {
-    return std::ranges::all_of(rows, [&](const Row& row) {
-      return row.arm.kind == Arm::Kind::kHost || median_counter(row, 0, counter).has_value();
-    });
-  };
-  if (has("ipi_injected_call_function") && has("ipi_injected_reschedule")) {
-    return {{"ipi_injected_call_function", "ipi_injected_reschedule"}, "tracepoint kvm_apic_accept_irq"};
-  }
-  return {{"guest_ipi_call_function", "guest_ipi_reschedule"}, "the guest's own /proc/interrupts"};
-}
-
-std::string cell(std::optional<double> value) {
-  return value ? fmt::format("{:.0f}", *value) : std::string("-");
-}
-
-std::optional<double> ipis(const Row& row, std::size_t vcpu, const IpiColumn& column) {
-  double sum = 0;
-  for (const std::string_view counter : column.counters) {
-    const auto value = median_counter(row, vcpu, counter);
-    if (!value) return std::nullopt;
-    sum += *value;
-  }
-  return sum;
-}
-
-std::string table(const CompareConfig& config, const std::vector<Row>& rows, std::uint64_t seed) {
-  const IpiColumn column = ipi_column(rows);
-  const auto host = std::ranges::find(rows, Arm::Kind::kHost, [](const Row& row) { return row.arm.kind; });
-  std::string out = fmt::format("{:<26} {:>10} {:>10} {:>6} {:>9}", "arm", "seconds", "min..max", "host", "");
-  out.clear();
-  std::string head = fmt::format("{:<27}{:>9}{:>16}{:>9}", "", "median s", "min..max s", "of host");
-  std::string units;
-  for (unsigned vcpu = 0; vcpu < config.guest.cpus; ++vcpu)
-    head += fmt::format("{:>9}{:>8}", fmt::format("HLT {}", vcpu), fmt::format("IPI {}", vcpu));
-  out += head + "\n";
-  for (const Row& row : rows) {
-    const auto [least, most] = std::ranges::minmax(row.trials, {}, &Measured::seconds);
-    std::string line = fmt::format("{:<27}{:>9.3f}{:>16}", name_of(row.arm), row.median_seconds,
-                                   fmt::format("{:.2f}..{:.2f}", least->seconds, most->seconds));
-    // As in the seed's table: how much of the host's speed.
-    line += host == rows.end() ? fmt::format("{:>9}", "-")
-                               : fmt::format("{:>8.1f}%", 100 * host->median_seconds / row.median_seconds);
-    for (unsigned vcpu = 0; vcpu < config.guest.cpus; ++vcpu) {
-      if (row.arm.kind == Arm::Kind::kHost) {
-        line += fmt::format("{:>9}{:>8}", "", "");
-      } else {
-        line += fmt::format("{:>9}{:>8}", cell(median_counter(row, vcpu, "hlt_exits")), cell(ipis(row, vcpu, column)));
-      }
-    }
-    out += line + "\n";
-  }
-  out += fmt::format(
-      "\n{}, {} trials an arm in random order (seed {}); medians. HLT n: HLT exits of vCPU n (KVM's halt_exits).\n"
-      "IPI n: call-function and reschedule IPIs injected into vCPU n ({}). of host: host's time / this time.\n",
-      config.workload.name, config.repetitions, seed, column.source);
-  return out;
-}
-
 Json trial_json(const Measured& trial) {
   Json vcpus = Json::array();
   for (const auto& vcpu : trial.vcpus) vcpus.push_back(stats::to_json(vcpu));
@@ -249,22 +143,20 @@ Json trial_json(const Measured& trial) {
           {"vcpus", std::move(vcpus)}};
 }
 
-Json result_json(const CompareConfig& config, const Comparison& comparison, const std::vector<Row>& rows,
+Json result_json(const CompareConfig& config, const Comparison& comparison, const std::vector<Arm>& arms,
                  const std::vector<Measured>& trials, std::uint64_t seed, const nlohmann::json& hello) {
-  Json arms = Json::array();
-  for (const Row& row : rows) {
-    arms.push_back({{"name", name_of(row.arm)}, {"trials", row.trials.size()}, {"median_seconds", row.median_seconds}});
-  }
+  Json rows = Json::array();
+  for (const Arm& arm : arms) rows.push_back({{"name", name_of(arm)}});
   Json all = Json::array();
   for (const Measured& trial : trials) all.push_back(trial_json(trial));
   Json search = Json::array();
   for (const Measured& trial : comparison.search()) search.push_back(trial_json(trial));
-  return {{"schema", "vmm.compare/1"},
+  return {{"schema", kCompareSchema},
           {"seed", seed},
           {"config", config_json(config.guest, config.workload)},
           {"guest", hello},
           {"host", host_json()},
-          {"arms", std::move(arms)},
+          {"arms", std::move(rows)},
           {"trials", std::move(all)},
           {"search", std::move(search)}};
 }
@@ -348,11 +240,10 @@ int run_compare(const CompareConfig& config) {
     return static_cast<int>(exit_status_of(end.stop, std::nullopt, true));
   }
 
-  const std::vector<Row> rows = rows_of(arms, trials);
-  const std::string json = result_json(config, comparison, rows, trials, seed, *hello).dump(2) + "\n";
-  if (file) file->commit(json);
+  const Json document = result_json(config, comparison, arms, trials, seed, *hello);
+  if (file) file->commit(document.dump(2) + "\n");
   if (!config.stats || *config.stats != "-") {
-    if (const int error = base::write_all(STDOUT_FILENO, table(config, rows, seed)); error != 0) {
+    if (const int error = base::write_all(STDOUT_FILENO, compare_table(document)); error != 0) {
       throw base::SystemError("write of the table to standard output", error);
     }
   }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiment/agent_session.hpp"
 
+#include <future>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <future>
 
 #include "base/error.hpp"
 
@@ -33,7 +32,8 @@ class SessionTest : public ::testing::Test {
   void hello() { say({{"type", "hello"}, {"agent", 1}}); }
   // Starts a trial and hands the command to the "guest".
   std::future<std::optional<AgentSession::Trial>> run() {
-    auto future = std::async(std::launch::async, [this] { return session_.run("tcp-pingpong", {{"iterations", "5"}}); });
+    auto future =
+        std::async(std::launch::async, [this] { return session_.run("tcp-pingpong", {{"iterations", "5"}}); });
     json command;
     do {
       command = say({{"type", "next"}});
@@ -61,7 +61,12 @@ TEST_F(SessionTest, ATrialIsTheDifferenceOfItsLastMarks) {
   say({{"type", "mark-ok"}, {"trial", trial_}, {"name", "begin"}});
   EXPECT_EQ(mark("end")["mark"], "ok");
   say({{"type", "mark-ok"}, {"trial", trial_}, {"name", "end"}});
-  say({{"type", "result"}, {"trial", trial_}, {"workload", "tcp-pingpong"}, {"status", 0}, {"seconds", 1.5}, {"operations", 5}});
+  say({{"type", "result"},
+       {"trial", trial_},
+       {"workload", "tcp-pingpong"},
+       {"status", 0},
+       {"seconds", 1.5},
+       {"operations", 5}});
   const auto trial = future.get();
   ASSERT_TRUE(trial);
   EXPECT_EQ(trial->status, 0);
@@ -110,17 +115,16 @@ TEST_P(Lies, EndTheSession) {
 
 INSTANTIATE_TEST_SUITE_P(
     All, Lies,
-    ::testing::Values(Lie{"no json", {"hello"}, "not a JSON object"}, Lie{"array", {"[1]"}, "not a JSON object"},
-                      Lie{"deep", {std::string(60000, '[')}, "not a JSON object"},
-                      Lie{"control bytes", {"\x1b[2J\x01"}, "?[2J?"},
-                      Lie{"unknown", {R"({"type":"reboot"})"}, "unknown message"},
-                      Lie{"no type", {R"({"typ":1})"}, "unknown message"},
-                      Lie{"early", {R"({"type":"next"})"}, "before its hello"},
-                      Lie{"twice", {R"({"type":"hello"})", R"({"type":"hello"})"}, "twice"},
-                      Lie{"mark", {R"({"type":"hello"})", R"({"type":"mark","trial":1,"name":"begin"})"}, "out of order"},
-                      Lie{"mark-ok", {R"({"type":"mark-ok","trial":0,"name":"begin"})"}, "not taken"},
-                      Lie{"result", {R"({"type":"result","trial":1,"status":0})"}, "belongs to no trial"},
-                      Lie{"status", {R"({"type":"result","trial":0,"status":"good"})"}, "without a status"}),
+    ::testing::Values(
+        Lie{"no json", {"hello"}, "not a JSON object"}, Lie{"array", {"[1]"}, "not a JSON object"},
+        Lie{"deep", {std::string(60000, '[')}, "not a JSON object"}, Lie{"control bytes", {"\x1b[2J\x01"}, "?[2J?"},
+        Lie{"unknown", {R"({"type":"reboot"})"}, "unknown message"},
+        Lie{"no type", {R"({"typ":1})"}, "unknown message"}, Lie{"early", {R"({"type":"next"})"}, "before its hello"},
+        Lie{"twice", {R"({"type":"hello"})", R"({"type":"hello"})"}, "twice"},
+        Lie{"mark", {R"({"type":"hello"})", R"({"type":"mark","trial":1,"name":"begin"})"}, "out of order"},
+        Lie{"mark-ok", {R"({"type":"mark-ok","trial":0,"name":"begin"})"}, "not taken"},
+        Lie{"result", {R"({"type":"result","trial":1,"status":0})"}, "belongs to no trial"},
+        Lie{"status", {R"({"type":"result","trial":0,"status":"good"})"}, "without a status"}),
     [](const auto& lie) {
       std::string name = lie.param.name;
       for (char& c : name) c = std::isalnum(static_cast<unsigned char>(c)) != 0 ? c : '_';

@@ -9,6 +9,7 @@
 
 #include "app/doctor.hpp"
 #include "app/options.hpp"
+#include "app/report.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "experiment/run.hpp"
@@ -19,6 +20,7 @@ namespace {
 struct Execute {
   int operator()(const vmm::app::RunCommand& command) const { return vmm::experiment::run_once(command.config); }
   int operator()(const vmm::app::CompareCommand& command) const { return vmm::experiment::run_compare(command.config); }
+  int operator()(const vmm::app::ReportCommand& command) const { return vmm::app::report(command); }
   int operator()(const vmm::app::DoctorCommand& command) const { return vmm::app::doctor(command); }
   int operator()(const vmm::app::ShowText& text) const {
     return vmm::base::write_all(STDOUT_FILENO, text.text) == 0 ? 0 : 3;
