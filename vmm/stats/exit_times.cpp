@@ -178,6 +178,7 @@ class ExitTimes::Impl {
       into.counters.insert_or_assign(count_name, Value::count(time.count, Source::kTracepoint));
       into.histograms.insert_or_assign(ns_name, time.histogram);
     }
+    null_silent_tracepoints(into);
   }
 
  private:

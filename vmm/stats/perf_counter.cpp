@@ -22,10 +22,9 @@ constexpr unsigned long kIocSetFilter = 0x40082406;
 
 }  // namespace
 
-PerfOpenResult open_perf_event(perf_event_attr& attributes, pid_t thread) noexcept {
-  constexpr int kAnyCpu = -1;
+PerfOpenResult open_perf_event(perf_event_attr& attributes, pid_t thread, int cpu) noexcept {
   constexpr int kNoGroup = -1;
-  const long fd = ::syscall(SYS_perf_event_open, &attributes, thread, kAnyCpu, kNoGroup,
+  const long fd = ::syscall(SYS_perf_event_open, &attributes, thread, cpu, kNoGroup,
                             static_cast<unsigned long>(PERF_FLAG_FD_CLOEXEC));
   if (fd < 0) return {base::UniqueFd(), errno};
   return {base::UniqueFd(static_cast<int>(fd)), 0};
@@ -50,7 +49,7 @@ PerfCounter PerfCounter::open(const Spec& spec) {
   attributes.disabled = 1;  // until the filter is in place
   attributes.inherit = spec.inherit ? 1 : 0;
 
-  auto [fd, error] = open_perf_event(attributes, spec.thread);
+  auto [fd, error] = open_perf_event(attributes, spec.thread, spec.cpu);
   if (error != 0) return PerfCounter(explain_perf_error(error, read_perf_event_paranoid()));
   if (!spec.filter.empty()) {
     error = set_perf_filter(fd.get(), spec.filter);

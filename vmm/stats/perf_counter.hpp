@@ -13,12 +13,12 @@ struct perf_event_attr;
 
 namespace vmm::stats {
 
-// perf_event_open(2) for any CPU.
+// perf_event_open(2) for one thread on any CPU (-1), or for any thread (-1) on one CPU.
 struct PerfOpenResult {
   base::UniqueFd fd;
   int error = 0;  // errno; then no fd
 };
-PerfOpenResult open_perf_event(perf_event_attr& attributes, pid_t thread) noexcept;
+PerfOpenResult open_perf_event(perf_event_attr& attributes, pid_t thread, int cpu = -1) noexcept;
 
 // Event filter of an open event, and starting it. 0 or an errno.
 int set_perf_filter(int fd, const std::string& filter) noexcept;
@@ -29,8 +29,9 @@ class PerfCounter {
   struct Spec {
     std::uint64_t event_id = 0;  // TraceEvent::id
     std::string filter;          // in the kernel's event-filter language; empty: everything
-    pid_t thread = 0;            // 0: the calling thread
+    pid_t thread = 0;            // 0: the calling thread; -1: all threads, then `cpu` is one
     bool inherit = false;        // threads created later count too, in the same counter
+    int cpu = -1;                // -1: any
   };
 
   // Counts nothing; reads null with this reason.

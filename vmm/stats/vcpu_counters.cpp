@@ -1,8 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "stats/vcpu_counters.hpp"
 
+#include <algorithm>
+#include <exception>
+#include <filesystem>
 #include <fmt/format.h>
 #include <initializer_list>
+#include <sys/resource.h>
+#include <system_error>
+#include <utility>
+
+#include "base/file.hpp"
+#include "base/parse.hpp"
 
 namespace vmm::stats {
 namespace {
@@ -56,6 +65,35 @@ Value trace_null(std::string reason) {
   return Value::null(Unit::kCount, Source::kTracepoint, std::move(reason));
 }
 
+// Every event that fires is tested against every filter: with more vCPUs than this that costs more than the switches
+// of events bound to threads.
+constexpr std::size_t kMaxVcpusBoundToCpus = 8;
+constexpr std::size_t kMaxFdsBoundToCpus = 1024;
+
+// Leaves half of what this process may open to others.
+std::size_t max_fds_bound_to_cpus() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return 0;
+  return std::min<std::size_t>(kMaxFdsBoundToCpus, static_cast<std::size_t>(limit.rlim_cur / 2));
+}
+
+std::vector<unsigned> online_cpus() {
+  constexpr unsigned kLimit = 1 << 16;
+  try {
+    std::string text = base::read_text("/sys/devices/system/cpu/online");
+    while (!text.empty() && text.back() == '\n') text.pop_back();
+    return base::parse_cpu_list("/sys/devices/system/cpu/online", text, kLimit);
+  } catch (const std::exception&) {
+    return {};
+  }
+}
+
+// The initial PID namespace has a fixed inode number (PROC_PID_INIT_INO in the kernel's include/linux/proc_ns.h).
+bool in_initial_pid_namespace() {
+  std::error_code error;
+  return std::filesystem::read_symlink("/proc/self/ns/pid", error) == "pid:[4026531836]" && !error;
+}
+
 }  // namespace
 
 std::vector<CounterSpec> target_counter_specs(unsigned vcpu, const TraceGroups& groups) {
@@ -106,6 +144,9 @@ std::vector<CounterSpec> thread_counter_specs(const Tracepoints& tracepoints, co
                            exit_filter(tracepoints.isa(), exit_class)));
     }
   }
+  if (groups.hlt_exits && !groups.exit_reasons) {
+    specs.push_back(spec("exits_by_reason.hlt", "kvm_exit", exit_filter(tracepoints.isa(), ExitClass::kHlt)));
+  }
   if (groups.wakeups) {
     specs.push_back(spec("halt_wakeups_traced", "kvm_vcpu_wakeup", {}));
     specs.push_back(spec("halts_blocked", "kvm_vcpu_wakeup", "waited==1"));
@@ -154,51 +195,117 @@ void derive_trace_counters(VcpuSnapshot& into) {
   }
 }
 
-PerfCounter VcpuTraceCounters::open(const CounterSpec& wanted, pid_t thread) const {
-  if (!tracepoints_.usable()) return PerfCounter(tracepoints_.reason());
-  if (tracepoints_.apic_virtualization() == ApicVirtualization::kIpiVirtualized && is_ipi_counter(wanted.name)) {
-    return PerfCounter("the CPU delivers IPIs without an exit here (AVIC or IPI virtualization): only the guest knows");
+std::string filter_with_threads(const std::string& filter, std::span<const pid_t> threads) {
+  std::string any;
+  for (const pid_t thread : threads) {
+    if (!any.empty()) any += " || ";
+    any += fmt::format("common_pid=={}", thread);
   }
-  if (tracepoints_.apic_virtualization() != ApicVirtualization::kNone && wanted.event == kInject) {
-    return PerfCounter("the CPU delivers interrupts itself here (APICv or AVIC): kvm_inj_virq does not see them");
-  }
-  const TraceEvent* event = tracepoints_.find(wanted.event);
-  if (event == nullptr) return PerfCounter(fmt::format("this kernel has no usable tracepoint kvm:{}", wanted.event));
-  return PerfCounter::open(
-      {.event_id = event->id, .filter = wanted.filter, .thread = thread, .inherit = wanted.inherit});
+  // The event's own terms first: they reject most events with one comparison.
+  return filter.empty() ? any : fmt::format("({}) && ({})", filter, any);
 }
 
-VcpuTraceCounters::VcpuTraceCounters(const Tracepoints& tracepoints, unsigned vcpus, const TraceGroups& groups)
-    : tracepoints_(tracepoints), groups_(groups), targets_(vcpus), threads_(vcpus) {
+TraceScope VcpuTraceCounters::choose(TraceScope wanted) const {
+  if (wanted != TraceScope::kAutomatic) return wanted;
+  if (!tracepoints_.usable() || cpus_.empty() || targets_.size() > kMaxVcpusBoundToCpus) return TraceScope::kThreads;
+  // common_pid is the id in the initial PID namespace; in another one gettid() says something else and the filter would
+  // never match: a count of 0 that is a lie.
+  if (!in_initial_pid_namespace()) return TraceScope::kThreads;
+  std::size_t counters = 0;
+  for (const auto* all : {&targets_, &threads_}) {
+    for (const auto& of_vcpu : *all) counters += of_vcpu.size();
+  }
+  if (counters * cpus_.size() > max_fds_bound_to_cpus()) return TraceScope::kThreads;
+  const TraceEvent* exit = tracepoints_.find("kvm_exit");
+  if (exit == nullptr) return TraceScope::kThreads;
+  const auto trial = PerfCounter::open(
+      {.event_id = exit->id, .filter = "common_pid==0", .thread = -1, .cpu = static_cast<int>(cpus_.front())});
+  return trial.counting() ? TraceScope::kCpus : TraceScope::kThreads;
+}
+
+std::vector<PerfCounter> VcpuTraceCounters::open(const CounterSpec& wanted, std::span<const pid_t> threads) const {
+  const auto refuse = [](std::string reason) {
+    std::vector<PerfCounter> none;
+    none.emplace_back(std::move(reason));
+    return none;
+  };
+  if (!tracepoints_.usable()) return refuse(tracepoints_.reason());
+  if (tracepoints_.apic_virtualization() == ApicVirtualization::kIpiVirtualized && is_ipi_counter(wanted.name)) {
+    return refuse("the CPU delivers IPIs without an exit here (AVIC or IPI virtualization): only the guest knows");
+  }
+  if (tracepoints_.apic_virtualization() != ApicVirtualization::kNone && wanted.event == kInject) {
+    return refuse("the CPU delivers interrupts itself here (APICv or AVIC): kvm_inj_virq does not see them");
+  }
+  const TraceEvent* event = tracepoints_.find(wanted.event);
+  if (event == nullptr) return refuse(fmt::format("this kernel has no usable tracepoint kvm:{}", wanted.event));
+  std::vector<PerfCounter> parts;
+  if (scope_ == TraceScope::kThreads) {
+    // 0 for a target: the calling thread, whose children inherit the event.
+    parts.push_back(PerfCounter::open({.event_id = event->id,
+                                       .filter = wanted.filter,
+                                       .thread = wanted.inherit ? 0 : threads.front(),
+                                       .inherit = wanted.inherit}));
+    return parts;
+  }
+  for (const unsigned cpu : cpus_) {
+    parts.push_back(PerfCounter::open({.event_id = event->id,
+                                       .filter = filter_with_threads(wanted.filter, threads),
+                                       .thread = -1,
+                                       .cpu = static_cast<int>(cpu)}));
+  }
+  return parts;
+}
+
+VcpuTraceCounters::VcpuTraceCounters(const Tracepoints& tracepoints, unsigned vcpus, const TraceGroups& groups,
+                                     TraceScope scope)
+    : tracepoints_(tracepoints), cpus_(online_cpus()), tids_(vcpus, 0), targets_(vcpus), threads_(vcpus) {
+  const std::string not_yet =
+      tracepoints_.usable() ? std::string("the vCPU's thread is not attached") : tracepoints_.reason();
+  const auto add = [&](std::vector<Counter>& to, CounterSpec wanted) {
+    Counter counter{std::move(wanted), {}};
+    counter.parts.emplace_back(not_yet);
+    to.push_back(std::move(counter));
+  };
   for (unsigned vcpu = 0; vcpu < vcpus; ++vcpu) {
-    for (const CounterSpec& wanted : target_counter_specs(vcpu, groups_)) {
-      targets_[vcpu].push_back({wanted.name, open(wanted, 0)});
-    }
-    for (const CounterSpec& wanted : thread_counter_specs(tracepoints_, groups_)) {
-      threads_[vcpu].push_back({wanted.name, PerfCounter(tracepoints_.usable() ? "the vCPU's thread is not attached"
-                                                                               : tracepoints_.reason())});
-    }
+    for (CounterSpec& wanted : target_counter_specs(vcpu, groups)) add(targets_[vcpu], std::move(wanted));
+    for (CounterSpec& wanted : thread_counter_specs(tracepoints_, groups)) add(threads_[vcpu], std::move(wanted));
+  }
+  scope_ = choose(scope);
+  if (scope_ == TraceScope::kCpus) return;
+  for (auto& of_vcpu : targets_) {
+    for (Counter& counter : of_vcpu) counter.parts = open(counter.spec, {});
   }
 }
 
 void VcpuTraceCounters::attach_thread(unsigned vcpu, pid_t thread) {
-  auto& counters = threads_.at(vcpu);
-  const auto specs = thread_counter_specs(tracepoints_, groups_);
-  for (std::size_t index = 0; index < specs.size(); ++index) counters.at(index).counter = open(specs[index], thread);
+  tids_.at(vcpu) = thread;
+  for (Counter& counter : threads_.at(vcpu)) counter.parts = open(counter.spec, std::span(&thread, 1));
+  if (scope_ == TraceScope::kThreads || std::ranges::find(tids_, 0) != tids_.end()) return;
+  // The last one: now the threads are known in which a target's event can fire.
+  for (auto& of_vcpu : targets_) {
+    for (Counter& counter : of_vcpu) counter.parts = open(counter.spec, tids_);
+  }
 }
 
 void VcpuTraceCounters::read_into(VcpuSnapshot& into) const {
   for (const auto* counters : {&targets_.at(into.id), &threads_.at(into.id)}) {
-    for (const auto& [name, counter] : *counters) into.counters.insert_or_assign(name, counter.read());
+    for (const Counter& counter : *counters) {
+      Value total = Value::count(0, Source::kTracepoint);
+      for (const PerfCounter& part : counter.parts) total = sum(total, part.read());
+      into.counters.insert_or_assign(counter.spec.name, std::move(total));
+    }
   }
   derive_trace_counters(into);
+  null_silent_tracepoints(into);
 }
 
 std::size_t VcpuTraceCounters::open_fds() const noexcept {
   std::size_t open = 0;
   for (const auto* all : {&targets_, &threads_}) {
-    for (const auto& counters : *all) {
-      for (const auto& counter : counters) open += counter.counter.counting() ? 1 : 0;
+    for (const auto& of_vcpu : *all) {
+      for (const Counter& counter : of_vcpu) {
+        for (const PerfCounter& part : counter.parts) open += part.counting() ? 1 : 0;
+      }
     }
   }
   return open;

@@ -254,6 +254,37 @@ void merge_kvm_stats(VcpuSnapshot& into, const KvmStatsSnapshot& stats) {
     into.counters.insert_or_assign(ours, to_value(reading));
     if (reading.descriptor.kind != StatKind::kCumulative) into.levels.insert(ours);
   }
+  null_silent_tracepoints(into);
+}
+
+void null_silent_tracepoints(VcpuSnapshot& snapshot) {
+  const auto silent = [&](const char* proof, const char* traced) {
+    const auto happened = snapshot.counter(proof).integer();
+    return happened && *happened > 0 && snapshot.counter(traced).integer() == std::uint64_t{0};
+  };
+  const auto null_all = [&](const char* tracepoint, auto belongs) {
+    for (auto& [name, value] : snapshot.counters) {
+      if (value.source() != Source::kTracepoint || !value.known() || !belongs(name)) continue;
+      value = Value::null(value.unit(), Source::kTracepoint,
+                          fmt::format("this host's KVM module does not raise kvm:{}", tracepoint));
+    }
+  };
+  if (silent("exits", "exits_traced") || silent("hlt_exits", "exits_by_reason.hlt")) {
+    null_all("kvm_exit", [](const std::string& name) {
+      return name == "exits_traced" || name.starts_with("exits_by_reason.") || name.starts_with("exit_time_");
+    });
+    for (auto& [name, histogram] : snapshot.histograms) {
+      if (name.starts_with("exit_time_") && histogram.known()) {
+        histogram =
+            Histogram::null(histogram.unit, histogram.source, "this host's KVM module does not raise kvm:kvm_exit");
+      }
+    }
+  }
+  if (silent("irq_injections", "virq_injections")) {
+    null_all("kvm_inj_virq", [](const std::string& name) {
+      return name.starts_with("virq_") || name.starts_with("ipi_reinjected_") || name.starts_with("ipi_coalesced_");
+    });
+  }
 }
 
 void merge_guest_mark(std::span<VcpuSnapshot> into, const nlohmann::json& guest, MarkSpeaker speaker) {

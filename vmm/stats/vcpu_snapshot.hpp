@@ -41,6 +41,13 @@ Value sum_over_vcpus(std::span<const VcpuSnapshot> vcpus, std::string_view count
 // statistic of this kernel.
 void merge_kvm_stats(VcpuSnapshot& into, const KvmStatsSnapshot& stats);
 
+// A tracepoint that KVM's vendor module does not raise counts 0, which is no number but the lack of one. Where a
+// statistic of KVM proves that the thing happened and the tracepoint never fired, its counters become null with the
+// reason: kvm_exit (against exits and hlt_exits) and kvm_inj_virq (against irq_injections). For a snapshot counted
+// since the vCPU's start, not for a difference. merge_kvm_stats() and VcpuTraceCounters::read_into() call it, whichever
+// comes last matters.
+void null_silent_tracepoints(VcpuSnapshot& snapshot);
+
 // Who speaks in a mark: the Linux agent or a bare-metal payload.
 enum class MarkSpeaker { kAgent, kPayload };
 

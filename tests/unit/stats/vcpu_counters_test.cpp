@@ -89,9 +89,29 @@ TEST(VcpuCounters, AFewFdsAVcpu) {
 }
 
 TEST(VcpuCounters, GroupsSwitchOff) {
-  const TraceGroups none{false, false, false, false, false};
+  const TraceGroups none{false, false, false, false, false, false};
   EXPECT_TRUE(target_counter_specs(0, none).empty());
   EXPECT_TRUE(thread_counter_specs(test::tracepoints(), none).empty());
+}
+
+TEST(VcpuCounters, LightIsWhatAComparisonNeeds) {
+  const auto threads = thread_counter_specs(test::tracepoints(), TraceGroups::light());
+  ASSERT_EQ(threads.size(), 1u);
+  EXPECT_EQ(threads[0].name, "exits_by_reason.hlt");
+  EXPECT_EQ(target_counter_specs(0, TraceGroups::light()).size(), 5u);
+}
+
+TEST(VcpuCounters, BoundToCpusTheFilterNamesTheThreads) {
+  const std::vector<pid_t> one{17};
+  const std::vector<pid_t> two{17, 18};
+  EXPECT_EQ(filter_with_threads("", one), "common_pid==17");
+  EXPECT_EQ(filter_with_threads("exit_reason==0x78", one), "(exit_reason==0x78) && (common_pid==17)");
+  EXPECT_EQ(filter_with_threads("a==1 || b==1", two), "(a==1 || b==1) && (common_pid==17 || common_pid==18)");
+}
+
+TEST(VcpuCounters, ManyVcpusAreBoundToThreads) {
+  EXPECT_EQ(VcpuTraceCounters(test::tracepoints(), 64).scope(), TraceScope::kThreads);
+  EXPECT_EQ(VcpuTraceCounters(Tracepoints::unavailable("no tracefs", ""), 1).scope(), TraceScope::kThreads);
 }
 
 TEST(VcpuCounters, UnusableTracepointsReadNullWithTheReason) {
@@ -111,7 +131,8 @@ TEST(VcpuCounters, UnusableTracepointsReadNullWithTheReason) {
 }
 
 TEST(VcpuCounters, IpiVirtualizationIsSaidNotZero) {
-  VcpuTraceCounters counters(test::tracepoints(Isa::kSvm, ApicVirtualization::kIpiVirtualized), 1);
+  VcpuTraceCounters counters(test::tracepoints(Isa::kSvm, ApicVirtualization::kIpiVirtualized), 1, {},
+                             TraceScope::kThreads);
   VcpuSnapshot snapshot;
   counters.read_into(snapshot);
   EXPECT_NE(snapshot.counter("ipi_injected_reschedule").reason().find("only the guest knows"), std::string::npos);

@@ -115,6 +115,53 @@ TEST(VcpuSnapshot, UnusableKvmStatsSetEveryNameToNull) {
   }
 }
 
+// kvm_pvm, for one, raises neither kvm_exit nor kvm_inj_virq: their 0 is no number.
+TEST(SilentTracepoints, AreNullNotZero) {
+  VcpuSnapshot snapshot;
+  const auto traced = [&](const char* name, std::uint64_t number) {
+    snapshot.counters[name] = count(number, Source::kTracepoint);
+  };
+  snapshot.counters["exits"] = count(10793);
+  snapshot.counters["hlt_exits"] = count(7067);
+  snapshot.counters["irq_injections"] = count(9987);
+  for (const char* name : {"exits_traced", "exits_by_reason.hlt", "exits_by_reason.other", "virq_injections",
+                           "virq_injections_reschedule", "ipi_reinjected_reschedule"}) {
+    traced(name, 0);
+  }
+  traced("ipi_coalesced_reschedule", 9986);
+  traced("ipi_injected_reschedule", 9986);
+  null_silent_tracepoints(snapshot);
+  EXPECT_EQ(snapshot.counter("exits_traced").reason(), "this host's KVM module does not raise kvm:kvm_exit");
+  EXPECT_FALSE(snapshot.counter("exits_by_reason.hlt").known());
+  EXPECT_FALSE(snapshot.counter("exits_by_reason.other").known());
+  EXPECT_EQ(snapshot.counter("virq_injections").reason(), "this host's KVM module does not raise kvm:kvm_inj_virq");
+  EXPECT_FALSE(snapshot.counter("ipi_coalesced_reschedule").known());
+  EXPECT_FALSE(snapshot.counter("ipi_reinjected_reschedule").known());
+  EXPECT_EQ(snapshot.counter("ipi_injected_reschedule"), count(9986, Source::kTracepoint));
+  EXPECT_EQ(snapshot.counter("exits"), count(10793));
+}
+
+TEST(SilentTracepoints, AnHonestZeroStays) {
+  VcpuSnapshot snapshot;
+  snapshot.counters["exits"] = count(5);
+  snapshot.counters["hlt_exits"] = count(0);
+  snapshot.counters["irq_injections"] = count(0);
+  snapshot.counters["exits_traced"] = count(5, Source::kTracepoint);
+  snapshot.counters["exits_by_reason.hlt"] = count(0, Source::kTracepoint);
+  snapshot.counters["virq_injections"] = count(0, Source::kTracepoint);
+  const VcpuSnapshot before = snapshot;
+  null_silent_tracepoints(snapshot);
+  EXPECT_EQ(snapshot, before);
+}
+
+TEST(SilentTracepoints, OneLostIsADisagreementNotSilence) {
+  VcpuSnapshot snapshot;
+  snapshot.counters["exits"] = count(1000);
+  snapshot.counters["exits_traced"] = count(999, Source::kTracepoint);
+  null_silent_tracepoints(snapshot);
+  EXPECT_TRUE(snapshot.counter("exits_traced").known());
+}
+
 std::vector<VcpuSnapshot> merged(const json& guest, MarkSpeaker speaker = MarkSpeaker::kAgent, unsigned vcpus = 2) {
   std::vector<VcpuSnapshot> result(vcpus);
   for (unsigned id = 0; id < vcpus; ++id) result[id].id = id;
