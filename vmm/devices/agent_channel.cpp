@@ -34,9 +34,12 @@ void AgentChannel::read(std::uint64_t offset, std::span<std::byte> data) {
 }
 
 void AgentChannel::write(std::uint64_t offset, std::span<const std::byte> data) {
-  if (offset != kData || data.empty()) return;
+  if (offset != kData) return;
   const std::lock_guard lock(mutex_);
-  const char byte = static_cast<char>(data.front());
+  for (const std::byte byte : data) take(static_cast<char>(byte));
+}
+
+void AgentChannel::take(char byte) {
   if (byte != '\n') {
     if (line_.size() < kLineLimitBytes) {
       line_.push_back(byte);

@@ -12,7 +12,9 @@
 namespace vmm::devices {
 
 // The second channel: whole lines between the VMM and the guest's agent (or a payload), twelve ports.
-//   +0, 8 bit: write a byte of a line to the host / read a byte of the reply (0 when there is none)
+//   +0: write 1, 2 or 4 bytes of a line to the host (every write is an exit, so four at once) / read a byte of the
+//   reply (0
+//       when there is none)
 //   +4, 32 bit: bytes of reply pending
 //   +8, 32 bit: the magic that says that this channel is here
 // A line is handled within the write of its newline, so the guest's next instruction sees its effect: that is what
@@ -33,6 +35,8 @@ class AgentChannel final : public Device {
   void write(std::uint64_t offset, std::span<const std::byte> data) override;
 
  private:
+  void take(char byte);
+
   std::mutex mutex_;
   Handler handler_;
   std::string line_;

@@ -26,6 +26,9 @@ inline std::uint32_t inl(std::uint16_t port) {
 inline void outsb(std::uint16_t port, const char* data, std::size_t bytes) {
   asm volatile("rep outsb" : "+S"(data), "+c"(bytes) : "d"(port) : "memory");
 }
+inline void outsl(std::uint16_t port, const char* data, std::size_t words) {
+  asm volatile("rep outsl" : "+S"(data), "+c"(words) : "d"(port) : "memory");
+}
 
 inline std::uint64_t rdtsc() {
   std::uint32_t low;

@@ -189,11 +189,22 @@ Line& line() {
   return machine.line;
 }
 
+namespace {
+
+// Every write is an exit: four bytes at once.
+void write_channel(std::string_view text) {
+  const std::size_t words = text.size() / 4;
+  outsl(kChannelData, text.data(), words);
+  outsb(kChannelData, text.data() + 4 * words, text.size() % 4);
+}
+
+}  // namespace
+
 bool send(Line& text) {
   if (text.full()) fail("too-long", "a line of the payload does not fit its buffer", kExitFailed);
   text.raw('\n');
   wait_until([] { return machine.channel.exchange(1) == 0; });
-  outsb(kChannelData, text.view().data(), text.view().size());
+  write_channel(text.view());
   // {"mark":"retry"} is the only reply that a payload knows.
   Text<128> reply;
   for (std::uint32_t pending = inl(kChannelPending); pending != 0; --pending) {
@@ -218,7 +229,7 @@ void fail(std::string_view code, std::string_view what, std::uint32_t value) {
   auto& text = machine.error;
   text.clear();
   text.open('{').field("type", "error").field("code", code).field("what", what).close('}').raw('\n');
-  outsb(kChannelData, text.view().data(), text.view().size());
+  write_channel(text.view());
   exit_vm(value);
 }
 

@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <array>
 #include <vector>
 
 #include "devices/agent_channel.hpp"
@@ -184,6 +183,12 @@ TEST_F(ChannelTest, ALineIsHandledAtItsNewline) {
   EXPECT_THAT(lines_, ElementsAre(std::pair(std::string("{\"a\":1}"), true)));
   EXPECT_EQ(reply(), "ok\n");
   EXPECT_EQ(read(channel_, 0), 0U) << "nothing left";
+}
+
+TEST_F(ChannelTest, FourBytesAtOnceAreFourBytes) {
+  write(channel_, 0, 0x0a636261, 4);  // "abc\n"
+  write(channel_, 0, 0x0a64, 2);      // "d\n"
+  EXPECT_THAT(lines_, ElementsAre(std::pair(std::string("abc"), true), std::pair(std::string("d"), true)));
 }
 
 TEST_F(ChannelTest, AnEndlessLineIsCutAndSaidSo) {
