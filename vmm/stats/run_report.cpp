@@ -145,7 +145,7 @@ std::string counters_table(const RunResult& result, Notes& notes) {
     heads += fmt::format("{:>{}}", column.head, kWidth);
     units += fmt::format("{:>{}}", column.unit, kWidth);
   }
-  std::string text = heads + "\n" + units + "\n";
+  std::string text = fmt::format("{}\n{}\n", heads, units);
   const auto row = [&](const std::string& name, const auto& read) {
     text += fmt::format("{:<{}}", name, kFirst);
     for (const Column& column : kRunColumns) {
@@ -232,7 +232,7 @@ std::string sources_lines(const RunResult& result) {
     if (found == by_source.end()) {
       by_source.emplace_back(name_of(value.source()), what);
     } else {
-      found->second += ", " + what;
+      found->second += fmt::format(", {}", what);
     }
   }
   std::string text;
@@ -327,13 +327,16 @@ std::string run_table(const RunResult& result) {
   std::string text = headline(result);
   Notes notes;
   if (!result.vcpus.empty()) {
-    text += "\n" + counters_table(result, notes);
-    text += "\n" + reasons_table(result.vcpus, notes);
-    text += "\n" + sources_lines(result);
+    text += '\n';
+    text += counters_table(result, notes);
+    text += '\n';
+    text += reasons_table(result.vcpus, notes);
+    text += '\n';
+    text += sources_lines(result);
     text += notes.lines();
     text += agreement_lines(result.agreements);
   }
-  for (const std::string& note : result.notes) text += wrapped("", "note: " + note);
+  for (const std::string& note : result.notes) text += wrapped("", fmt::format("note: {}", note));
   return text;
 }
 
@@ -350,7 +353,7 @@ std::string exit_statistics_table(std::span<const VcpuSnapshot> vcpus) {
     for (const ReasonRow& row : reason_rows(by_tracepoint)) {
       const Value count = vcpu.counter(row.counter);
       if (count.integer() == std::uint64_t{0}) continue;
-      const std::string time_name = "exit_time_ns." + row.name;
+      const std::string time_name = fmt::format("exit_time_ns.{}", row.name);
       const Value ns = vcpu.counters.contains(time_name)
                            ? vcpu.counter(time_name)
                            : Value::null(Unit::kNanoseconds, Source::kTracepoint, "exit times were not asked for");
@@ -386,7 +389,7 @@ nlohmann::ordered_json exit_statistics_json(std::span<const VcpuSnapshot> vcpus)
       reason["reason"] = row.name;
       reason["count"] = to_json(count);
       reason["share"] = to_json(percent(count, total));
-      const std::string time_name = "exit_time_ns." + row.name;
+      const std::string time_name = fmt::format("exit_time_ns.{}", row.name);
       reason["time"] = to_json(vcpu.counters.contains(time_name) ? vcpu.counter(time_name)
                                                                  : Value::null(Unit::kNanoseconds, Source::kTracepoint,
                                                                                "exit times were not asked for"));
