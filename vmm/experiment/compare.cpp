@@ -41,6 +41,10 @@ struct Measured {
 // The guest stopped before the comparison was through.
 class GuestEnded : public std::exception {};
 
+// A guest that crashes (under emulation the emulator may be at fault) is started again so often; each time is said and
+// kept in the result.
+constexpr unsigned kRestartsMaximum = 3;
+
 std::string name_of(const Arm& arm) {
   switch (arm.kind) {
     case Arm::Kind::kHost:
@@ -59,15 +63,49 @@ void progress(const std::string& text) {
 
 class Comparison {
  public:
-  Comparison(const CompareConfig& config, GuestRun& guest, std::filesystem::path native)
-      : config_(config), guest_(guest), native_(std::move(native)), start_(Clock::now()) {}
+  explicit Comparison(const CompareConfig& config)
+      : config_(config), native_(native_workload_path(config.workload.name)), start_(Clock::now()) {
+    guest_config_.guest = config.guest;
+    guest_config_.console = config.console;
+    guest_config_.timeout_ms = config.timeout_ms;
+    guest_config_.watchdog_ms = config.watchdog_ms;
+    guest_ = std::make_unique<GuestRun>(guest_config_);
+  }
 
+  // Boots the guest and waits for its agent. Throws GuestEnded.
+  void boot() {
+    progress("booting the guest");
+    guest_->start();
+    const auto hello = guest_->session().wait_for_hello();
+    if (!hello) throw GuestEnded();
+    hello_ = *hello;
+  }
+
+  // One trial; a guest that crashed meanwhile is booted again and the trial repeated.
   Measured measure(const Arm& arm) {
-    Measured measured = arm.kind == Arm::Kind::kHost ? measure_host(arm) : measure_guest(arm);
-    ++trials_;
-    const auto elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
-    progress(fmt::format("[{:6.1f} s] trial {}: {}: {:.3f} s", elapsed, trials_, name_of(arm), measured.seconds));
-    return measured;
+    while (true) {
+      try {
+        Measured measured = arm.kind == Arm::Kind::kHost ? measure_host(arm) : measure_guest(arm);
+        ++trials_;
+        const auto elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
+        progress(fmt::format("[{:6.1f} s] trial {}: {}: {:.3f} s", elapsed, trials_, name_of(arm), measured.seconds));
+        return measured;
+      } catch (const GuestEnded&) {
+        if (!restart()) throw;
+      }
+    }
+  }
+
+  // Powers the guest off, when it still runs; how it ended.
+  GuestRun::End finish(bool complete) {
+    if (!end_) {
+      if (complete) {
+        guest_->session().power_off();
+        guest_->wait_for_stop();
+      }
+      end_ = guest_->end();
+    }
+    return *end_;
   }
 
   // The value that wins, by one trial each up the ladder; not part of the result's medians.
@@ -88,17 +126,35 @@ class Comparison {
   }
 
   const std::vector<Measured>& search() const noexcept { return search_; }
-  const nlohmann::json& configured() const noexcept { return configured_; }
+  const nlohmann::json& hello() const noexcept { return hello_; }
+  const std::vector<std::string>& restarts() const noexcept { return restarts_; }
+  bool has_agent() const noexcept { return guest_->has_agent(); }
 
   static std::optional<double> hlt_exits(const Measured& measured) {
     return stats::sum_over_vcpus(measured.vcpus, "hlt_exits").real();
   }
 
  private:
+  // True when the guest had crashed and runs again.
+  bool restart() {
+    end_ = guest_->end();
+    const bool guest_died =
+        end_->stop.kind == machine::Stop::Kind::kCrashed || end_->stop.kind == machine::Stop::Kind::kWedged;
+    if (!guest_died || restarts_.size() >= kRestartsMaximum) return false;
+    (void)base::write_all(STDERR_FILENO, end_->diagnosis);
+    progress(fmt::format("the guest crashed ({}); starting it again", end_->stop.what));
+    restarts_.push_back(end_->stop.what);
+    guest_.reset();
+    guest_ = std::make_unique<GuestRun>(guest_config_);
+    end_.reset();
+    boot();
+    return true;
+  }
+
   Measured measure_host(const Arm& arm) {
     NativeResult native;
     // The guest is held meanwhile: its timer interrupts would otherwise take CPU from the native run.
-    guest_.machine().while_paused([&] { native = run_native(native_, config_.workload.parameters, kNativeTimeout); });
+    guest_->machine().while_paused([&] { native = run_native(native_, config_.workload.parameters, kNativeTimeout); });
     if (native.status != 0) throw base::HostUnable(fmt::format("the workload on this host: {}", native.problem));
     Measured measured{arm, native.result.value("seconds", 0.0), std::nullopt, {}, Json(native.result)};
     if (native.result.contains("operations")) measured.operations = native.result.value("operations", std::uint64_t{0});
@@ -107,13 +163,12 @@ class Comparison {
 
   Measured measure_guest(const Arm& arm) {
     const nlohmann::json settings{{"idle_spin_us", arm.spin_us}};
-    const auto read_back = guest_.session().configure(settings);
+    const auto read_back = guest_->session().configure(settings);
     if (!read_back) throw GuestEnded();
     if (read_back->value("idle_spin_us", std::uint64_t{~0ULL}) != arm.spin_us) {
       throw base::HostUnable(fmt::format("the guest did not take idle_spin={}us", arm.spin_us));
     }
-    configured_ = *read_back;
-    const auto trial = guest_.session().run(config_.workload.name, config_.workload.parameters);
+    const auto trial = guest_->session().run(config_.workload.name, config_.workload.parameters);
     if (!trial) throw GuestEnded();
     const auto seconds = trial->result.workload.seconds.real();
     if (trial->status != 0 || !seconds) {
@@ -125,12 +180,15 @@ class Comparison {
   }
 
   const CompareConfig& config_;
-  GuestRun& guest_;
   std::filesystem::path native_;
   Clock::time_point start_;
+  GuestRunConfig guest_config_;
+  std::unique_ptr<GuestRun> guest_;
+  std::optional<GuestRun::End> end_;
+  nlohmann::json hello_;
+  std::vector<std::string> restarts_;
   unsigned trials_ = 0;
   std::vector<Measured> search_;
-  nlohmann::json configured_;
 };
 
 Json trial_json(const Measured& trial) {
@@ -144,7 +202,7 @@ Json trial_json(const Measured& trial) {
 }
 
 Json result_json(const CompareConfig& config, const Comparison& comparison, const std::vector<Arm>& arms,
-                 const std::vector<Measured>& trials, std::uint64_t seed, const nlohmann::json& hello) {
+                 const std::vector<Measured>& trials, std::uint64_t seed) {
   Json rows = Json::array();
   for (const Arm& arm : arms) rows.push_back({{"name", name_of(arm)}});
   Json all = Json::array();
@@ -154,7 +212,8 @@ Json result_json(const CompareConfig& config, const Comparison& comparison, cons
   return {{"schema", kCompareSchema},
           {"seed", seed},
           {"config", config_json(config.guest, config.workload)},
-          {"guest", hello},
+          {"guest", comparison.hello()},
+          {"guest_restarts", comparison.restarts()},
           {"host", host_json()},
           {"arms", std::move(rows)},
           {"trials", std::move(all)},
@@ -196,25 +255,16 @@ int run_compare(const CompareConfig& config) {
   if (config.stats) file.emplace("--stats", *config.stats);
   const std::uint64_t seed = config.seed.value_or(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()));
 
-  GuestRunConfig guest_config;
-  guest_config.guest = config.guest;
-  guest_config.console = config.console;
-  guest_config.timeout_ms = config.timeout_ms;
-  GuestRun guest(guest_config);
-  if (!guest.has_agent())
+  Comparison comparison(config);
+  if (!comparison.has_agent()) {
     throw base::HostUnable("compare: the guest needs the built initramfs with the agent; leave --initrd out");
-  progress("booting the guest");
-  guest.start();
-
-  Comparison comparison(config, guest, native);
+  }
   std::vector<Arm> arms = config.arms;
   std::vector<Measured> trials;
-  std::optional<nlohmann::json> hello;
   std::optional<base::Error> failed;
   bool complete = false;
   try {
-    hello = guest.session().wait_for_hello();
-    if (!hello) throw GuestEnded();
+    comparison.boot();
     if (const auto best = std::ranges::find(arms, Arm::Kind::kBest, &Arm::kind); best != arms.end()) {
       progress("looking for the best idle_spin, one trial each");
       best->spin_us = comparison.search_best(arms);
@@ -226,13 +276,12 @@ int run_compare(const CompareConfig& config) {
       for (const Arm& arm : order) trials.push_back(comparison.measure(arm));
     }
     complete = true;
-    guest.session().power_off();
-    guest.wait_for_stop();
   } catch (const GuestEnded&) {
+    // how it ended is told below
   } catch (const base::Error& error) {
     failed = error;
   }
-  const GuestRun::End end = guest.end();
+  const GuestRun::End end = comparison.finish(complete);
   if (!end.diagnosis.empty()) (void)base::write_all(STDERR_FILENO, end.diagnosis);
   if (failed) throw *failed;
   if (!complete) {
@@ -240,7 +289,7 @@ int run_compare(const CompareConfig& config) {
     return static_cast<int>(exit_status_of(end.stop, std::nullopt, true));
   }
 
-  const Json document = result_json(config, comparison, arms, trials, seed, *hello);
+  const Json document = result_json(config, comparison, arms, trials, seed);
   if (file) file->commit(document.dump(2) + "\n");
   if (!config.stats || *config.stats != "-") {
     if (const int error = base::write_all(STDOUT_FILENO, compare_table(document)); error != 0) {

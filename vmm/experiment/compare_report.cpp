@@ -118,6 +118,10 @@ std::string render(const Json& document) {
                      document.at("seed").get<std::uint64_t>());
   out += "of host: the host's time / this time.  HLT n: HLT exits of vCPU n (KVM's halt_exits).\n";
   out += fmt::format("IPI n: call-function and reschedule IPIs injected into vCPU n ({}).\n", ipi.source);
+  if (const auto restarts = document.find("guest_restarts"); restarts != document.end() && !restarts->empty()) {
+    out += fmt::format("The guest crashed {} times and was started again; the trials it was in were repeated.\n",
+                       restarts->size());
+  }
   return out;
 }
 
