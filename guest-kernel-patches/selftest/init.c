@@ -60,8 +60,8 @@ static void check(bool good, const char *format, ...)
 }
 
 /*
- * By way of a reset, which QEMU takes for the end with -no-reboot: the ACPI
- * tables of its PC need a kernel with PCI, which ours is not.
+ * By way of a reset, which QEMU takes for the end with -no-reboot, and which
+ * works whatever became of ACPI.
  */
 static void turn_off(void)
 {
