@@ -168,5 +168,59 @@ TEST(LinuxGuest, AKnobThatIsNotThereIsStatus3) {
   EXPECT_THAT(run.err, HasSubstr("--guest-spin"));
 }
 
+// ---- Kernels that only ./test --full builds ----
+
+// The console of a run on build/guest/FLAVOUR, with a spin and the ping-pong.
+Finished run_other_kernel(const std::string& flavour, std::string& console) {
+  const std::filesystem::path kernel = build_directory() / "guest" / flavour / "bzImage";
+  std::string name = (std::filesystem::temp_directory_path() / "vmm-console-XXXXXX").string();
+  if (::mkdtemp(name.data()) == nullptr) throw std::runtime_error("mkdtemp");
+  const std::string log = name + "/console";
+  Finished run = run_guest({"--kernel", kernel.string(), "--guest-spin=5ms", "--workload=tcp-pingpong:iterations=300",
+                            "--watchdog=120", "--console=" + log});
+  std::ifstream file(log);
+  console.assign(std::istreambuf_iterator<char>(file), {});
+  std::filesystem::remove_all(name);
+  return run;
+}
+
+void expect_clean(const std::string& console) {
+  for (const char* splat :
+       {"WARNING:", "BUG:", "INFO: possible", "suspicious RCU", "INFO: task", "Call Trace", "lockdep"}) {
+    EXPECT_EQ(console.find(splat), std::string::npos) << splat << " in:\n" << console;
+  }
+}
+
+class OtherKernel : public ::testing::Test {
+ protected:
+  void require(const char* flavour) {
+    if (!std::filesystem::exists(build_directory() / "guest" / flavour / "bzImage")) {
+      GTEST_SKIP() << "build/guest/" << flavour << " is built by ./test --full only";
+    }
+  }
+};
+
+TEST_F(OtherKernel, TheSeriesFor61CountsAsWell) {
+  require("lab-6.1");
+  if (IsSkipped()) return;
+  std::string console;
+  const Finished run = run_other_kernel("lab-6.1", console);
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(run.json.at("effective").at("idle_spin_us"), 5000);
+  expect_all_agree(run.json, 8);
+  EXPECT_GT(*counter_sum(run.json, "guest_spin_hits_remote"), 100U);
+  expect_clean(console);
+}
+
+TEST_F(OtherKernel, TheDebugKernelHasNothingToSay) {
+  require("debug");
+  if (IsSkipped()) return;
+  std::string console;
+  const Finished run = run_other_kernel("debug", console);
+  ASSERT_EQ(run.status, 0) << run.err << console;
+  EXPECT_EQ(run.json.at("effective").at("idle_spin_us"), 5000);
+  expect_clean(console);
+}
+
 }  // namespace
 }  // namespace vmm::integration
