@@ -1,13 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.hpp"
 
+#include <array>
 #include <fcntl.h>
+#include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
-
-#include <array>
-#include <fstream>
 
 #include "base/error.hpp"
 
@@ -44,7 +43,9 @@ TEST_F(FileTest, AtomicFileAppearsAtCommitOnly) {
 TEST_F(FileTest, AtomicFileWithoutCommitLeavesTheOldOne) {
   const auto path = directory_ / "result.json";
   std::ofstream(path) << "old";
-  { const AtomicFile file("--stats", path); }
+  {
+    const AtomicFile file("--stats", path);
+  }
   EXPECT_EQ(read_text(path), "old");
   EXPECT_EQ(entries(), 1U);
 }
@@ -53,7 +54,7 @@ TEST_F(FileTest, AtomicFileIsReadableByOthers) {
   const auto path = directory_ / "result.json";
   AtomicFile file("--stats", path);
   file.commit("x");
-  struct stat status {};
+  struct stat status{};
   ASSERT_EQ(::stat(path.c_str(), &status), 0);
   EXPECT_EQ(status.st_mode & 0777U, 0644U);
 }

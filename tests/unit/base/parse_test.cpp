@@ -34,9 +34,11 @@ TEST(ParseSize, TakesSuffixesAndLimits) {
 }
 
 TEST(ParseSize, NamesOptionValueAndLimits) {
-  for (const char* bad : {"0", "184K", "12599K", "600G", "", "M", "256MB", "-1", "1.5G", "99999999999999999999", "18446744073709551615K", " 256M"}) {
-    EXPECT_THAT(refusal([&] { parse_size_bytes("--memory", bad, {64ULL << 20, 512ULL << 30}); }),
-                AllOf(HasSubstr("--memory"), HasSubstr(std::string("'") + bad + "'"), HasSubstr("64M"), HasSubstr("512G")))
+  for (const char* bad : {"0", "184K", "12599K", "600G", "", "M", "256MB", "-1", "1.5G", "99999999999999999999",
+                          "18446744073709551615K", " 256M"}) {
+    EXPECT_THAT(
+        refusal([&] { parse_size_bytes("--memory", bad, {64ULL << 20, 512ULL << 30}); }),
+        AllOf(HasSubstr("--memory"), HasSubstr(std::string("'") + bad + "'"), HasSubstr("64M"), HasSubstr("512G")))
         << bad;
   }
 }

@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "memory/guest_memory.hpp"
 
+#include <array>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <array>
 #include <limits>
 
 #include "base/error.hpp"
@@ -17,7 +16,9 @@ using ::testing::ElementsAre;
 namespace l = layout;
 constexpr std::uint64_t kMax = std::numeric_limits<std::uint64_t>::max();
 
-TEST(RamRegions, OneBelowTheHole) { EXPECT_THAT(ram_regions(256 * l::kMiB), ElementsAre(Region{0, 256 * l::kMiB, 0})); }
+TEST(RamRegions, OneBelowTheHole) {
+  EXPECT_THAT(ram_regions(256 * l::kMiB), ElementsAre(Region{0, 256 * l::kMiB, 0}));
+}
 
 TEST(RamRegions, SplitAroundTheHole) {
   EXPECT_THAT(ram_regions(3 * l::kGiB), ElementsAre(Region{0, 3 * l::kGiB, 0}));

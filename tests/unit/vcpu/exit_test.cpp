@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vcpu/exit.hpp"
 
+#include <cstring>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
-
-#include <cstring>
 #include <memory>
 #include <vector>
 

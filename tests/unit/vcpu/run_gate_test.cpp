@@ -1,10 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "vcpu/run_gate.hpp"
 
-#include <gtest/gtest.h>
-
 #include <array>
 #include <atomic>
+#include <gtest/gtest.h>
 #include <thread>
 #include <vector>
 
