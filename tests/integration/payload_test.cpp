@@ -154,6 +154,7 @@ TEST_F(PayloadTest, WedgedPayloadsEndByTheTimeOut) {
     EXPECT_EQ(run.status, 124) << payload << run.err;
     EXPECT_THAT(run.err, AllOf(HasSubstr("--timeout=1"), HasSubstr("rip 0x"))) << payload;
     EXPECT_EQ(run.json.at("exit").at("status"), 124) << payload;
+    EXPECT_EQ(agreements(run.json).disagree, 0) << "the counters of a time-out are of one instant too";
   }
 }
 

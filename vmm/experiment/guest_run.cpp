@@ -97,6 +97,7 @@ machine::MachineConfig machine_config(const GuestRunConfig& config) {
   result.disable_exits = guest.disable_exits;
   result.payload = guest.payload.has_value();
   result.exit_times = config.exit_times;
+  result.light_tracing = config.light_tracing;
   result.mwait = guest.guest_idle == GuestIdle::kMwait;
   return result;
 }

@@ -28,6 +28,7 @@ struct GuestRunConfig {
   GuestConfig guest;
   ConsoleConfig console;
   bool exit_times = false;
+  bool light_tracing = false;
   std::uint64_t timeout_ms = 0;
   std::uint64_t watchdog_ms = 0;
   std::uint64_t period_ms = 0;

@@ -237,7 +237,7 @@ int run_once(const RunConfig& config) {
   } catch (const base::HostUnable& error) {
     refused = error;
   }
-  const std::vector<stats::VcpuSnapshot> whole = run.machine().snapshot();
+  const std::vector<stats::VcpuSnapshot> whole = run.machine().snapshot_paused();
   const GuestRun::End end = run.end();
   if (refused) throw *refused;
 

@@ -233,7 +233,8 @@ void Machine::load(const boot::BootPlan& plan, int kernel_fd, int initrd_fd) {
 void Machine::start() {
   State& s = *state_;
   vcpu::install_kick_handler();
-  s.trace.emplace(s.tracepoints, s.config.cpus);
+  s.trace.emplace(s.tracepoints, s.config.cpus,
+                  s.config.light_tracing ? stats::TraceGroups::light() : stats::TraceGroups{});
   if (s.config.exit_times) s.exit_times.emplace(s.tracepoints, s.config.cpus);
   // Shared with the threads, which outlive this call.
   const auto attached = std::make_shared<std::latch>(s.config.cpus);
@@ -350,6 +351,11 @@ std::vector<stats::VcpuSnapshot> Machine::State::read_all() {
 }
 
 std::vector<stats::VcpuSnapshot> Machine::snapshot() {
+  return state_->read_all();
+}
+
+std::vector<stats::VcpuSnapshot> Machine::snapshot_paused() {
+  const vcpu::Pause pause(state_->gate);
   return state_->read_all();
 }
 

@@ -31,6 +31,7 @@ struct MachineConfig {
   std::uint64_t disable_exits = 0;                 // KVM_X86_DISABLE_EXITS_*
   bool payload = false;                            // all vCPUs start at once, in 64-bit mode
   bool exit_times = false;                         // two samples an exit
+  bool light_tracing = false;                      // only HLT exits and IPIs: for measuring time beside counters
   bool hint_realtime = false;                      // KVM_HINTS_REALTIME in the guest's CPUID
   bool mwait = false;                              // the guest sees MWAIT
 };
@@ -65,6 +66,8 @@ class Machine {
 
   // All sources of every vCPU, live: the vCPUs are not stopped, numbers may be some events apart.
   std::vector<stats::VcpuSnapshot> snapshot();
+  // The same at one instant, whatever is under way: for a run that ends early.
+  std::vector<stats::VcpuSnapshot> snapshot_paused();
   // The same at one instant: all vCPUs outside KVM_RUN. No value while an IPI is on its way to a vCPU (pending in the
   // IRR of its local APIC): the guest could not have counted it yet.
   std::optional<std::vector<stats::VcpuSnapshot>> snapshot_at_rest();

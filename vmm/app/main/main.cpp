@@ -4,6 +4,7 @@
 #include <exception>
 #include <fmt/format.h>
 #include <string>
+#include <sys/resource.h>
 #include <unistd.h>
 #include <vector>
 
@@ -27,10 +28,19 @@ struct Execute {
   }
 };
 
+// Tracepoint counters take some thirty descriptors a vCPU: more than the usual soft limit for 64 of them.
+void raise_descriptor_limit() {
+  rlimit limit{};
+  if (::getrlimit(RLIMIT_NOFILE, &limit) != 0) return;
+  limit.rlim_cur = limit.rlim_max;
+  (void)::setrlimit(RLIMIT_NOFILE, &limit);
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
   try {
+    raise_descriptor_limit();
     vmm::experiment::block_supervised_signals();
     return std::visit(Execute{}, vmm::app::parse_command_line(std::vector<std::string>(argv + 1, argv + argc)));
   } catch (const vmm::base::Error& error) {
