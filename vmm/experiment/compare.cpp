@@ -43,7 +43,7 @@ class GuestEnded : public std::exception {};
 
 // A guest that crashes (under emulation the emulator may be at fault) is started again so often; each time is said and
 // kept in the result.
-constexpr unsigned kRestartsMaximum = 3;
+constexpr unsigned kRestartsMaximum = 10;
 
 std::string name_of(const Arm& arm) {
   switch (arm.kind) {
