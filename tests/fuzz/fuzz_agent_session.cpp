@@ -23,6 +23,6 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     const auto byte = static_cast<std::byte>(data[i]);
     channel.write(0, std::span(&byte, 1));
   }
-  (void)session.unfinished_trial();
+  (void)session.trial_unfinished();
   return 0;
 }

@@ -17,7 +17,6 @@ namespace {
 using base::BadInput;
 namespace layout = memory::layout;
 
-constexpr std::uint64_t kMicrosecondNs = 1'000;
 constexpr std::uint64_t kHaltPollMaximumNs = 1'000'000'000;
 constexpr std::uint64_t kDayMs = 86'400'000;
 constexpr unsigned kHostCpusMaximum = 8192;
@@ -45,16 +44,6 @@ std::uint64_t memory_option(const std::string& text) {
                                base::format_size_bytes(bytes / layout::kPageBytes * layout::kPageBytes)));
   }
   return bytes;
-}
-
-std::uint32_t spin_option(const std::string& text) {
-  const std::uint64_t ns = base::parse_duration_ns("--guest-spin", text, kMicrosecondNs,
-                                                   {0, experiment::kGuestSpinMaximumUs * kMicrosecondNs});
-  if (ns % kMicrosecondNs != 0) {
-    throw BadInput(fmt::format("--guest-spin: '{}' is not a whole number of microseconds from 0 to {}", text,
-                               experiment::kGuestSpinMaximumUs));
-  }
-  return static_cast<std::uint32_t>(ns / kMicrosecondNs);
 }
 
 experiment::GuestIdle idle_option(const std::string& text) {
@@ -140,7 +129,7 @@ struct GuestText {
                                    guest.pin.size(), guest.cpus));
       }
     }
-    if (!guest_spin.empty() && !spin_is_list) guest.guest_spin_us = spin_option(guest_spin);
+    if (!guest_spin.empty() && !spin_is_list) guest.guest_spin_us = experiment::parse_guest_spin_us(guest_spin);
     if (!guest_idle.empty()) guest.guest_idle = idle_option(guest_idle);
     if (!guest_halt_poll.empty()) {
       guest.guest_halt_poll_ns =

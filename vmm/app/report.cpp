@@ -4,7 +4,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 #include <string>
-#include <unistd.h>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
@@ -28,8 +27,7 @@ int report(const ReportCommand& command) {
   } catch (const base::BadInput& error) {
     throw base::BadInput(fmt::format("report: '{}': {}", command.file.string(), error.what()));
   }
-  const int error = base::write_all(STDOUT_FILENO, table);
-  if (error != 0) throw base::SystemError("write of the table to standard output", error);
+  base::write_result(table);
   return 0;
 }
 

@@ -76,6 +76,12 @@ int write_all(int fd, std::string_view text) noexcept {
   return 0;
 }
 
+void write_result(std::string_view text) {
+  if (const int error = write_all(STDOUT_FILENO, text); error != 0) {
+    throw SystemError("write of the result to standard output", error);
+  }
+}
+
 AtomicFile::AtomicFile(std::string_view what, const std::filesystem::path& path) : path_(path) {
   if (path == "-") return;
   struct stat status{};
@@ -116,8 +122,8 @@ void AtomicFile::commit(std::string_view contents) {
   fd_.reset();
 }
 
-std::filesystem::path executable_directory() {
-  return std::filesystem::read_symlink("/proc/self/exe").parent_path();
+std::filesystem::path built_path(const std::filesystem::path& relative) {
+  return std::filesystem::read_symlink("/proc/self/exe").parent_path().parent_path() / relative;
 }
 
 }  // namespace vmm::base

@@ -28,6 +28,9 @@ std::string read_text(const std::filesystem::path& path, std::size_t limit_bytes
 // Writes all bytes, retrying EINTR and short writes. Returns 0 or an errno.
 int write_all(int fd, std::string_view text) noexcept;
 
+// The result on standard output. Throws SystemError: a result that nobody could read is no success.
+void write_result(std::string_view text);
+
 // A result file that appears whole or not at all: a temporary in the same directory, opened (and thus tested) before
 // the run, renamed onto `path` by commit() after fsync. Without commit() the temporary is removed and an older file
 // stays as it was. "-" is standard output: written at commit(). A path that exists and is no regular file (a fifo,
@@ -49,7 +52,7 @@ class AtomicFile {
   std::filesystem::path temporary_;
 };
 
-// Directory of the running executable.
-std::filesystem::path executable_directory();
+// A file that the build put beside the executable's directory: `relative` to build/ of a build/bin/vmm.
+std::filesystem::path built_path(const std::filesystem::path& relative);
 
 }  // namespace vmm::base

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiment/agent_session.hpp"
 
-#include <cmath>
 #include <fmt/format.h>
 
 #include "base/error.hpp"
@@ -12,7 +11,6 @@ namespace {
 constexpr unsigned kMarkAttemptsMaximum = 64;
 constexpr std::size_t kExcerptBytes = 80;
 constexpr std::size_t kAnswersMaximum = 16;
-constexpr std::size_t kPhasesMaximum = 64;
 constexpr int kWaitMs = 10;
 constexpr double kSecondsMaximum = 1e6;
 
@@ -76,11 +74,7 @@ std::string AgentSession::handle(const Json& message) {
     handle_mark_ok(message);
   } else if (type == "result") {
     handle_result(message);
-  } else if (type == "phase") {
-    if (phases_.size() < kPhasesMaximum) {
-      phases_.emplace_back(text_of(message, "name"), std::chrono::steady_clock::now());
-    }
-  } else if (type == "heartbeat" || type == "log") {
+  } else if (type == "phase" || type == "heartbeat" || type == "log") {
     // a sign of life, nothing more
   } else if (type == "error" || (type == "configured" && speaker_ == Speaker::kAgent)) {
     if (answers_.size() >= kAnswersMaximum)
@@ -126,7 +120,6 @@ std::string AgentSession::handle_mark(const Json& message) {
   stats::merge_guest_mark(*vcpus, guest == message.end() ? Json() : *guest,
                           speaker_ == Speaker::kAgent ? stats::MarkSpeaker::kAgent : stats::MarkSpeaker::kPayload);
   mark.vcpus = std::move(*vcpus);
-  mark.time = std::chrono::steady_clock::now();
   phase_ = is_begin ? Phase::kBegun : Phase::kEnded;
   return line({{"mark", "ok"}});
 }
@@ -163,11 +156,6 @@ std::uint64_t AgentSession::lines() const {
   return lines_;
 }
 
-std::vector<std::pair<std::string, std::chrono::steady_clock::time_point>> AgentSession::phases() const {
-  const std::lock_guard lock(mutex_);
-  return phases_;
-}
-
 std::optional<nlohmann::json> AgentSession::wait_for_hello() {
   std::unique_lock lock(mutex_);
   changed_.wait(lock, [&] { return hello_ || closed_ || violation_ || !answers_.empty(); });
@@ -191,7 +179,15 @@ std::optional<nlohmann::json> AgentSession::configure(const nlohmann::json& sett
   const auto answer = wait_for_answer(lock);
   if (!answer) return std::nullopt;
   const std::string type = text_of(*answer, "type");
-  if (type == "configured") return answer;
+  if (type == "configured") {
+    for (const auto& [key, value] : settings.items()) {
+      const auto got = answer->find(key);
+      if (got != answer->end() && *got == value) continue;
+      throw base::HostUnable(fmt::format("the guest did not take {}={}: it reads back as {}", key, value.dump(),
+                                         got == answer->end() ? "nothing" : got->dump()));
+    }
+    return answer;
+  }
   if (type == "error") {
     const std::string what = excerpt(text_of(*answer, "what"));
     if (text_of(*answer, "code") == "no-knob") {
@@ -207,16 +203,11 @@ std::optional<nlohmann::json> AgentSession::configure(const nlohmann::json& sett
 AgentSession::Trial AgentSession::take_trial(Json result) {
   Trial trial;
   trial.status = static_cast<int>(result.value("status", std::int64_t{1}));
-  trial.begin = std::move(begin_.vcpus);
-  trial.end = std::move(end_.vcpus);
   stats::TrialResult& out = trial.result;
   out.trial = trial_;
   out.begin_attempts = begin_.attempts;
   out.end_attempts = end_.attempts;
-  if (!trial.begin.empty() && !trial.end.empty()) {
-    out.vcpus = stats::difference(trial.begin, trial.end);
-    trial.wall_seconds = std::chrono::duration<double>(end_.time - begin_.time).count();
-  }
+  if (!begin_.vcpus.empty() && !end_.vcpus.empty()) out.vcpus = stats::difference(begin_.vcpus, end_.vcpus);
   const auto source = speaker_ == Speaker::kAgent ? stats::Source::kGuest : stats::Source::kPayload;
   stats::WorkloadResult& workload = out.workload;
   workload.name = text_of(result, "workload");
@@ -269,17 +260,9 @@ std::optional<AgentSession::Trial> AgentSession::wait_for_payload_trial() {
       fmt::format("--payload: the payload refuses its arguments: {}", excerpt(text_of(*answer, "what"))));
 }
 
-std::optional<AgentSession::Trial> AgentSession::unfinished_trial() const {
+bool AgentSession::trial_unfinished() const {
   const std::lock_guard lock(mutex_);
-  if (begin_.vcpus.empty()) return std::nullopt;
-  Trial trial;
-  trial.status = 1;
-  trial.begin = begin_.vcpus;
-  trial.end = end_.vcpus;
-  trial.result.trial = trial_;
-  trial.result.begin_attempts = begin_.attempts;
-  trial.result.end_attempts = end_.attempts;
-  return trial;
+  return !begin_.vcpus.empty();
 }
 
 void AgentSession::power_off() {

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
-#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -38,28 +37,23 @@ class AgentSession {
 
   // Grows with every line: the watchdog's sign of life.
   std::uint64_t lines() const;
-  // Milliseconds since the session began at which the agent named a phase ("init", "hello", "ready"…), in order.
-  std::vector<std::pair<std::string, std::chrono::steady_clock::time_point>> phases() const;
 
   // ---- the experiment's thread ----
   // Waits for the agent's hello; no value when the session ended first.
   std::optional<nlohmann::json> wait_for_hello();
   // Sends "configure" with these settings; the values read back, or no value when the session ended. Throws HostUnable
-  // when the guest lacks the knob, naming it.
+  // when the guest lacks a knob or reads back another value, naming it.
   std::optional<nlohmann::json> configure(const nlohmann::json& settings);
   // Runs a workload; its trial with all marks, or no value when the session ended. A workload that fails is a result.
   struct Trial {
     stats::TrialResult result;
-    int status = 0;                          // the workload's own
-    std::vector<stats::VcpuSnapshot> begin;  // as read at the marks
-    std::vector<stats::VcpuSnapshot> end;
-    double wall_seconds = 0;  // host's clock between the marks
+    int status = 0;  // the workload's own
   };
   std::optional<Trial> run(const std::string& workload, const std::map<std::string, std::string>& args);
   // A payload starts its trial by itself: waits for its result.
   std::optional<Trial> wait_for_payload_trial();
-  // The trial under way, as far as it got: for a run that ended early.
-  std::optional<Trial> unfinished_trial() const;
+  // A trial has begun and not ended: for a run that ended early.
+  bool trial_unfinished() const;
   void power_off();
 
   // Ends the session from outside (the VM stopped): every wait returns no value.
@@ -87,7 +81,6 @@ class AgentSession {
   bool closed_ = false;
   std::optional<std::string> violation_;
   std::uint64_t lines_ = 0;
-  std::vector<std::pair<std::string, std::chrono::steady_clock::time_point>> phases_;
 
   std::optional<Json> hello_;
   std::deque<std::string> commands_;
@@ -97,7 +90,6 @@ class AgentSession {
   std::uint64_t trial_ = 0;
   struct Mark {
     std::vector<stats::VcpuSnapshot> vcpus;
-    std::chrono::steady_clock::time_point time;
     unsigned attempts = 0;
   };
   Mark begin_;

@@ -2,11 +2,10 @@
 #include "experiment/compare.hpp"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <fmt/format.h>
-#include <map>
 #include <memory>
-#include <numeric>
 #include <random>
 #include <unistd.h>
 
@@ -33,7 +32,6 @@ constexpr std::chrono::minutes kNativeTimeout{30};
 struct Measured {
   Arm arm;
   double seconds = 0;
-  std::optional<std::uint64_t> operations;
   std::vector<stats::VcpuSnapshot> vcpus;  // of a guest trial
   nlohmann::ordered_json raw;
 };
@@ -159,18 +157,11 @@ class Comparison {
     // The guest is held meanwhile: its timer interrupts would otherwise take CPU from the native run.
     guest_->machine().while_paused([&] { native = run_native(native_, config_.workload.parameters, kNativeTimeout); });
     if (native.status != 0) throw base::HostUnable(fmt::format("the workload on this host: {}", native.problem));
-    Measured measured{arm, native.result.value("seconds", 0.0), std::nullopt, {}, Json(native.result)};
-    if (native.result.contains("operations")) measured.operations = native.result.value("operations", std::uint64_t{0});
-    return measured;
+    return {arm, native.result.value("seconds", 0.0), {}, Json(native.result)};
   }
 
   Measured measure_guest(const Arm& arm) {
-    const nlohmann::json settings{{"idle_spin_us", arm.spin_us}};
-    const auto read_back = guest_->session().configure(settings);
-    if (!read_back) throw GuestEnded();
-    if (read_back->value("idle_spin_us", std::uint64_t{~0ULL}) != arm.spin_us) {
-      throw base::HostUnable(fmt::format("the guest did not take idle_spin={}us", arm.spin_us));
-    }
+    if (!guest_->session().configure({{"idle_spin_us", arm.spin_us}})) throw GuestEnded();
     const auto trial = guest_->session().run(config_.workload.name, config_.workload.parameters);
     if (!trial) throw GuestEnded();
     const auto seconds = trial->result.workload.seconds.real();
@@ -178,8 +169,7 @@ class Comparison {
       throw base::Error(base::ExitStatus::kWorkloadFailed,
                         fmt::format("the workload failed in the guest with status {}", trial->status));
     }
-    return {arm, *seconds, trial->result.workload.operations.integer(), trial->result.vcpus,
-            trial->result.workload.raw};
+    return {arm, *seconds, trial->result.vcpus, trial->result.workload.raw};
   }
 
   const CompareConfig& config_;
@@ -232,11 +222,7 @@ std::vector<Arm> parse_spin_arms(std::string_view text) {
     const std::string_view word = text.substr(0, comma);
     Arm arm{Arm::Kind::kBest, 0};
     if (word != "best") {
-      const std::uint64_t ns = base::parse_duration_ns("--guest-spin", word, 1'000, {0, kGuestSpinMaximumUs * 1'000});
-      if (ns % 1'000 != 0) {
-        throw base::BadInput(fmt::format("--guest-spin: '{}' is not a whole number of microseconds", word));
-      }
-      arm = {Arm::Kind::kGuest, static_cast<std::uint32_t>(ns / 1'000)};
+      arm = {Arm::Kind::kGuest, parse_guest_spin_us(word)};
     }
     if (std::ranges::find(arms, arm) != arms.end()) {
       throw base::BadInput(fmt::format("--guest-spin: '{}' is given twice", word));
@@ -295,9 +281,7 @@ int run_compare(const CompareConfig& config) {
   const Json document = result_json(config, comparison, arms, trials, seed);
   if (file) file->commit(document.dump(2) + "\n");
   if (!config.stats || *config.stats != "-") {
-    if (const int error = base::write_all(STDOUT_FILENO, compare_table(document)); error != 0) {
-      throw base::SystemError("write of the table to standard output", error);
-    }
+    base::write_result(compare_table(document));
   }
   return static_cast<int>(exit_status_of(end.stop, 0, true));
 }

@@ -22,10 +22,6 @@ constexpr std::string_view kBuiltGuestCmdline =
 constexpr std::string_view kDefaultCmdline = "console=ttyS0 panic=-1";
 constexpr char kConsoleEscape = 0x01;  // Ctrl-A, then x, ends an interactive run
 
-std::filesystem::path built(const std::string& relative) {
-  return base::executable_directory().parent_path() / relative;
-}
-
 base::UniqueFd open_built(const char* option, const std::filesystem::path& path) {
   if (!std::filesystem::exists(path)) {
     throw base::HostUnable(
@@ -95,7 +91,6 @@ machine::MachineConfig machine_config(const GuestRunConfig& config) {
   result.pin = guest.pin;
   result.host_halt_poll_ns = guest.host_halt_poll_ns;
   result.disable_exits = guest.disable_exits;
-  result.payload = guest.payload.has_value();
   result.exit_times = config.exit_times;
   result.light_tracing = config.light_tracing;
   result.mwait = guest.guest_idle == GuestIdle::kMwait;
@@ -135,7 +130,7 @@ GuestRun::GuestRun(const GuestRunConfig& config, std::function<void(GuestRun&)> 
   if (guest.payload) {
     const bool is_file = guest.payload->name.find('/') != std::string::npos;
     const std::filesystem::path path =
-        is_file ? std::filesystem::path(guest.payload->name) : built("payloads/" + guest.payload->name);
+        is_file ? std::filesystem::path(guest.payload->name) : base::built_path("payloads/" + guest.payload->name);
     if (!is_file && !std::filesystem::exists(path)) {
       throw base::BadInput(fmt::format("--payload: there is no payload '{}' in '{}'; a file's path needs a '/'",
                                        guest.payload->name, path.parent_path().string()));
@@ -143,13 +138,13 @@ GuestRun::GuestRun(const GuestRunConfig& config, std::function<void(GuestRun&)> 
     kernel = base::open_input("--payload", path);
     kernel_name = path.string();
   } else {
-    kernel = guest.kernel.empty() ? open_built("--kernel", built(flavour + "/bzImage"))
+    kernel = guest.kernel.empty() ? open_built("--kernel", base::built_path(flavour + "/bzImage"))
                                   : base::open_input("--kernel", guest.kernel);
-    kernel_name = guest.kernel.empty() ? built(flavour + "/bzImage").string() : guest.kernel.string();
+    kernel_name = guest.kernel.empty() ? base::built_path(flavour + "/bzImage").string() : guest.kernel.string();
     if (!guest.initrd.empty()) {
       initrd = base::open_input("--initrd", guest.initrd);
     } else {
-      initrd = open_built("--initrd", built("guest/initrd"));
+      initrd = open_built("--initrd", base::built_path("guest/initrd"));
     }
   }
 
@@ -196,19 +191,14 @@ void GuestRun::note_phase(const std::string& name) {
   phases_.emplace_back(name, ms_since_exec());
 }
 
-void GuestRun::wedge(const std::string& what) {
+void GuestRun::give_up(machine::Stop::Kind kind, const std::string& what) {
   // The state must be taken while the vCPUs are still where they hang.
   std::string state = machine_->describe_vcpus();
   {
     const std::lock_guard lock(mutex_);
     diagnosis_ = std::move(state);
   }
-  machine_->request_stop({what == "timeout" ? machine::Stop::Kind::kTimeout : machine::Stop::Kind::kWedged,
-                          what == "timeout" ? fmt::format("the guest was still running after --timeout={}s",
-                                                          static_cast<double>(config_.timeout_ms) / 1000)
-                                            : fmt::format("no console byte and no word of the agent for --watchdog={}s",
-                                                          static_cast<double>(config_.watchdog_ms) / 1000),
-                          0});
+  machine_->request_stop({kind, what, 0});
 }
 
 void GuestRun::start() {
@@ -219,8 +209,14 @@ void GuestRun::start() {
   config.period_ms = config_.period_ms;
   config.read_stdin = config_.console.kind == ConsoleConfig::Kind::kStdio;
   Supervisor::Callbacks callbacks;
-  callbacks.on_timeout = [this] { wedge("timeout"); };
-  callbacks.on_wedged = [this] { wedge("wedged"); };
+  callbacks.on_timeout = [this] {
+    give_up(machine::Stop::Kind::kTimeout, fmt::format("the guest was still running after --timeout={}s",
+                                                       static_cast<double>(config_.timeout_ms) / 1000));
+  };
+  callbacks.on_wedged = [this] {
+    give_up(machine::Stop::Kind::kWedged, fmt::format("no console byte and no word of the agent for --watchdog={}s",
+                                                      static_cast<double>(config_.watchdog_ms) / 1000));
+  };
   callbacks.signs_of_life = [this] { return console_.bytes() + session_.lines(); };
   callbacks.on_end_signal = [this](int signal) {
     machine_->request_stop({machine::Stop::Kind::kInterrupted, fmt::format("ended by {}", ::strsignal(signal)),

@@ -62,7 +62,7 @@ class GuestRun {
   bool has_agent() const noexcept { return has_agent_; }
 
  private:
-  void wedge(const std::string& what);
+  void give_up(machine::Stop::Kind kind, const std::string& what);
 
   GuestRunConfig config_;
   Phases phases_;

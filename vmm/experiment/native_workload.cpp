@@ -111,7 +111,7 @@ std::optional<std::string> read_line(int fd, std::string& buffer, Clock::time_po
 }  // namespace
 
 std::filesystem::path native_workload_path(const std::string& workload) {
-  return base::executable_directory().parent_path() / "guest-bin" / workload;
+  return base::built_path("guest-bin") / workload;
 }
 
 NativeResult run_native(const std::filesystem::path& binary, const std::map<std::string, std::string>& args,

@@ -5,6 +5,7 @@
 #include <filesystem>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "base/parse.hpp"
@@ -33,10 +34,6 @@ struct GuestConfig {
   std::optional<std::uint64_t> guest_halt_poll_ns;
   std::optional<std::uint64_t> host_halt_poll_ns;
   std::uint64_t disable_exits = 0;  // KVM_X86_DISABLE_EXITS_* bits
-
-  // The kernel is ours, so it has the agent that runs workloads.
-  bool has_agent() const noexcept { return !payload && (kernel.empty() || agent_initrd); }
-  bool agent_initrd = false;  // the user's kernel with our initramfs
 };
 
 struct ConsoleConfig {
@@ -57,6 +54,9 @@ struct RunConfig {
 };
 
 inline constexpr std::uint64_t kGuestSpinMaximumUs = 1'000'000;  // the kernel's own limit: sched/idle_spin
+
+// One value of --guest-spin in microseconds; a bare number is in microseconds too. Throws BadInput.
+std::uint32_t parse_guest_spin_us(std::string_view text);
 
 const char* name_of(GuestFlavour flavour) noexcept;
 const char* name_of(GuestIdle idle) noexcept;

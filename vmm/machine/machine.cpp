@@ -197,15 +197,15 @@ void Machine::State::create_devices(AgentHandler agent) {
 
 void Machine::State::create_vcpus() {
   const std::vector<boot::CpuidEntry> supported = from_kvm(system.supported_cpuid());
+  boot::CpuidPolicy policy;
+  policy.vcpus = config.cpus;
+  policy.tsc_deadline = vm.extension(KVM_CAP_TSC_DEADLINE_TIMER) > 0;
+  policy.hint_realtime = config.hint_realtime;
+  policy.mwait = config.mwait ? boot::MwaitPolicy::kGrant : boot::MwaitPolicy::kMask;
   for (unsigned id = 0; id < config.cpus; ++id) {
     slots.push_back(std::make_unique<VcpuSlot>(vm.create_vcpu(id)));
     VcpuSlot& slot = *slots.back();
-    boot::CpuidPolicy policy;
     policy.vcpu = id;
-    policy.vcpus = config.cpus;
-    policy.tsc_deadline = vm.extension(KVM_CAP_TSC_DEADLINE_TIMER) > 0;
-    policy.hint_realtime = config.hint_realtime;
-    policy.mwait = config.mwait ? boot::MwaitPolicy::kGrant : boot::MwaitPolicy::kMask;
     slot.vcpu.set_cpuid(to_kvm(boot::guest_cpuid(supported, policy)));
     apply_firmware_state(slot.vcpu);
     if (auto fd = slot.vcpu.stats_fd()) slot.stats = stats::KvmStatsReader(std::move(*fd));
@@ -301,11 +301,6 @@ void Machine::on_stop(std::function<void()> callback) {
   if (already) callback();
 }
 
-bool Machine::stopped() const {
-  const std::lock_guard lock(state_->stop_mutex);
-  return state_->stop.has_value();
-}
-
 Stop Machine::join() {
   State& s = *state_;
   {
@@ -377,10 +372,6 @@ void Machine::while_paused(const std::function<void()>& work) {
 }
 
 // ---- The rest ----
-
-void Machine::set_host_halt_poll_ns(std::uint64_t nanoseconds) {
-  state_->vm.set_halt_poll_ns(nanoseconds);
-}
 
 std::optional<std::uint64_t> Machine::tsc_khz() const {
   return state_->slots.front()->vcpu.tsc_khz();

@@ -29,7 +29,6 @@ struct MachineConfig {
   std::vector<unsigned> pin;                       // host CPU by vCPU; empty: not pinned
   std::optional<std::uint64_t> host_halt_poll_ns;  // KVM_CAP_HALT_POLL
   std::uint64_t disable_exits = 0;                 // KVM_X86_DISABLE_EXITS_*
-  bool payload = false;                            // all vCPUs start at once, in 64-bit mode
   bool exit_times = false;                         // two samples an exit
   bool light_tracing = false;                      // only HLT exits and IPIs: for measuring time beside counters
   bool hint_realtime = false;                      // KVM_HINTS_REALTIME in the guest's CPUID
@@ -60,7 +59,6 @@ class Machine {
   void request_stop(Stop stop);
   // Called once, in whatever thread, when the first reason comes.
   void on_stop(std::function<void()> callback);
-  bool stopped() const;
   // Waits for the end of every vCPU thread; the reason.
   Stop join();
 
@@ -75,15 +73,12 @@ class Machine {
   // Holds the guest while `work` runs, and tells its clocks afterwards (KVM_KVMCLOCK_CTRL).
   void while_paused(const std::function<void()>& work);
 
-  void set_host_halt_poll_ns(std::uint64_t nanoseconds);
   std::optional<std::uint64_t> tsc_khz() const;
   memory::GuestMemory& memory() noexcept;
   // Registers and instruction bytes of every vCPU, for a diagnosis; the VM must be stopped or is paused for it.
   std::string describe_vcpus();
   // Input for the guest's console; how many bytes it took.
   std::size_t console_input(std::string_view bytes);
-  // Sum over all vCPUs of exits seen by this process: whether a guest is alive.
-  bool started() const noexcept;
 
  private:
   struct State;

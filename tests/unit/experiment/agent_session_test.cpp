@@ -185,6 +185,17 @@ TEST_F(SessionTest, AMissingKnobIsTheHostUnableError) {
   EXPECT_THROW((void)future.get(), base::HostUnable);
 }
 
+TEST_F(SessionTest, AValueThatReadsBackDifferentlyIsTheHostUnableError) {
+  hello();
+  for (const json& answer : {json{{"type", "configured"}, {"idle_spin_us", 49}}, json{{"type", "configured"}}}) {
+    auto future = std::async(std::launch::async, [this] { return session_.configure({{"idle_spin_us", 50}}); });
+    while (say({{"type", "next"}})["cmd"] == "wait") {
+    }
+    say(answer);
+    EXPECT_THROW((void)future.get(), base::HostUnable) << answer.dump();
+  }
+}
+
 TEST_F(SessionTest, CloseEndsEveryWait) {
   auto future = std::async(std::launch::async, [this] { return session_.wait_for_hello(); });
   session_.close();
