@@ -103,33 +103,43 @@ std::string AgentSession::handle_mark(const Json& message) {
     begin_ = {};
     end_ = {};
   }
-  const bool in_order = is_begin ? (phase_ == Phase::kCommanded || phase_ == Phase::kBegun) && end_.attempts == 0
-                                 : name == "end" && (phase_ == Phase::kBegun || phase_ == Phase::kEnded);
+  Mark& mark = is_begin ? begin_ : end_;
+  const bool in_phase = is_begin ? phase_ == Phase::kCommanded || phase_ == Phase::kBegun
+                                 : name == "end" && begin_.confirmed && phase_ != Phase::kNone;
+  const bool in_order = in_phase && !mark.confirmed;
   if (!in_order || trial != trial_) {
     return violate(fmt::format("a mark out of order: {} of trial {} while trial {} is {}", excerpt(name),
                                trial ? std::to_string(*trial) : "?", trial_,
                                phase_ == Phase::kNone ? "not running" : "under way"));
   }
-  Mark& mark = is_begin ? begin_ : end_;
   if (++mark.attempts > kMarkAttemptsMaximum) {
     return violate(fmt::format("the guest never comes to rest: {} attempts at the {} mark", mark.attempts - 1, name));
   }
   auto vcpus = marks_();
   if (!vcpus) return line({{"mark", "retry"}});
-  const auto guest = message.find("guest");
-  stats::merge_guest_mark(*vcpus, guest == message.end() ? Json() : *guest,
-                          speaker_ == Speaker::kAgent ? stats::MarkSpeaker::kAgent : stats::MarkSpeaker::kPayload);
   mark.vcpus = std::move(*vcpus);
   phase_ = is_begin ? Phase::kBegun : Phase::kEnded;
+  // A payload is at rest while it speaks: its counts come with the mark, and that is all.
+  if (speaker_ == Speaker::kPayload) confirm(mark, message);
   return line({{"mark", "ok"}});
 }
 
 void AgentSession::handle_mark_ok(const Json& message) {
   const std::string name = text_of(message, "name");
   const bool taken = name == "begin" ? phase_ == Phase::kBegun : name == "end" && phase_ == Phase::kEnded;
-  if (!taken || unsigned_of(message, "trial") != trial_) {
+  Mark& mark = name == "begin" ? begin_ : end_;
+  if (!taken || mark.confirmed || unsigned_of(message, "trial") != trial_) {
     violate(fmt::format("the agent confirms a mark that was not taken: {}", excerpt(name)));
+    return;
   }
+  confirm(mark, message);
+}
+
+void AgentSession::confirm(Mark& mark, const Json& message) {
+  const auto guest = message.find("guest");
+  stats::merge_guest_mark(mark.vcpus, guest == message.end() ? Json() : *guest,
+                          speaker_ == Speaker::kAgent ? stats::MarkSpeaker::kAgent : stats::MarkSpeaker::kPayload);
+  mark.confirmed = true;
 }
 
 void AgentSession::handle_result(const Json& message) {
@@ -144,7 +154,7 @@ void AgentSession::handle_result(const Json& message) {
     violate("a result that belongs to no trial, or without a status");
     return;
   }
-  if (!unmeasured && status->get<std::int64_t>() == 0 && phase_ != Phase::kEnded) {
+  if (!unmeasured && status->get<std::int64_t>() == 0 && !end_.confirmed) {
     violate("a successful result without both marks");
     return;
   }
@@ -207,7 +217,7 @@ AgentSession::Trial AgentSession::take_trial(Json result) {
   out.trial = trial_;
   out.begin_attempts = begin_.attempts;
   out.end_attempts = end_.attempts;
-  if (!begin_.vcpus.empty() && !end_.vcpus.empty()) out.vcpus = stats::difference(begin_.vcpus, end_.vcpus);
+  if (begin_.confirmed && end_.confirmed) out.vcpus = stats::difference(begin_.vcpus, end_.vcpus);
   const auto source = speaker_ == Speaker::kAgent ? stats::Source::kGuest : stats::Source::kPayload;
   stats::WorkloadResult& workload = out.workload;
   workload.name = text_of(result, "workload");

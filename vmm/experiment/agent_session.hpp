@@ -64,10 +64,16 @@ class AgentSession {
  private:
   enum class Phase { kNone, kCommanded, kBegun, kEnded };
   using Json = nlohmann::json;
+  struct Mark {
+    std::vector<stats::VcpuSnapshot> vcpus;
+    unsigned attempts = 0;
+    bool confirmed = false;  // by the speaker: its own counters did not move around the mark
+  };
 
   std::string handle(const Json& message);
   std::string handle_mark(const Json& message);
   void handle_mark_ok(const Json& message);
+  void confirm(Mark& mark, const Json& message);
   void handle_result(const Json& message);
   std::string next_command();
   std::string violate(std::string what);
@@ -88,10 +94,6 @@ class AgentSession {
 
   Phase phase_ = Phase::kNone;
   std::uint64_t trial_ = 0;
-  struct Mark {
-    std::vector<stats::VcpuSnapshot> vcpus;
-    unsigned attempts = 0;
-  };
   Mark begin_;
   Mark end_;
 };

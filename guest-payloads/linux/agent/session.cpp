@@ -5,11 +5,13 @@
 #include <cerrno>
 #include <chrono>
 #include <cstring>
+#include <optional>
 #include <stdexcept>
 #include <thread>
 #include <time.h>
 #include <unistd.h>
 
+#include "agent/all_cpus_busy.hpp"
 #include "agent/child.hpp"
 #include "agent/guest_state.hpp"
 #include "proc_interrupts.hpp"
@@ -21,6 +23,9 @@ using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
 constexpr int kMarkAttempts = 50;
+// So many leave the other CPUs alone; the rest keep them busy, which costs a wake-up of each and ends what balancing
+// sends.
+constexpr int kMarkAttemptsUndisturbed = 10;
 constexpr auto kMarkQuiet = std::chrono::microseconds(200);
 constexpr auto kReadyLimit = milliseconds(60'000);
 constexpr auto kEndLimit = milliseconds(10'000);
@@ -165,17 +170,21 @@ void Session::configure(const Json& command) {
 }
 
 void Session::mark(const Json& trial, const char* name) {
+  // Every line costs exits, a mark's own time is what IPIs must stay away from: the mark itself is short, the counters
+  // follow once they are known to be those of its moment.
+  std::optional<AllCpusBusy> all_cpus_busy;
   for (int attempt = 1; attempt <= kMarkAttempts; ++attempt) {
+    if (attempt > kMarkAttemptsUndisturbed && !all_cpus_busy) all_cpus_busy.emplace();
+    const std::string line = Json({{"type", "mark"}, {"trial", trial}, {"name", name}, {"attempt", attempt}}).dump();
     const auto before = read_ipi_counts(files_);
-    Json line = {{"type", "mark"}, {"trial", trial}, {"name", name}, {"attempt", attempt}};
-    line["guest"] = read_counters(files_);
-    const std::string reply = send(line);
+    const std::string reply = link_.exchange(line);
     busy_wait(kMarkQuiet);
+    Json counters = read_counters(files_);
     const bool quiet = read_ipi_counts(files_) == before;
     const Json answer = Json::parse(reply, nullptr, false);
     const bool retry = answer.is_object() && answer.value("mark", std::string()) == "retry";
     if (quiet && !retry) {
-      send({{"type", "mark-ok"}, {"trial", trial}, {"name", name}});
+      send({{"type", "mark-ok"}, {"trial", trial}, {"name", name}, {"guest", std::move(counters)}});
       return;
     }
   }

@@ -42,8 +42,9 @@ class SessionTest : public ::testing::Test {
     trial_ = command["trial"];
     return future;
   }
-  json mark(const char* name) {
-    return say({{"type", "mark"}, {"trial", trial_}, {"name", name}, {"attempt", 1}, {"guest", json::object()}});
+  json mark(const char* name) { return say({{"type", "mark"}, {"trial", trial_}, {"name", name}, {"attempt", 1}}); }
+  void mark_ok(const char* name) {
+    say({{"type", "mark-ok"}, {"trial", trial_}, {"name", name}, {"guest", json::object()}});
   }
   int busy_ = 0;
   std::uint64_t taken_ = 0;
@@ -58,9 +59,9 @@ TEST_F(SessionTest, ATrialIsTheDifferenceOfItsLastMarks) {
   EXPECT_EQ(mark("begin")["mark"], "retry");
   EXPECT_EQ(mark("begin")["mark"], "ok");
   EXPECT_EQ(mark("begin")["mark"], "ok") << "the agent saw its own counters move: it marks again";
-  say({{"type", "mark-ok"}, {"trial", trial_}, {"name", "begin"}});
+  mark_ok("begin");
   EXPECT_EQ(mark("end")["mark"], "ok");
-  say({{"type", "mark-ok"}, {"trial", trial_}, {"name", "end"}});
+  mark_ok("end");
   say({{"type", "result"},
        {"trial", trial_},
        {"workload", "tcp-pingpong"},
@@ -74,6 +75,26 @@ TEST_F(SessionTest, ATrialIsTheDifferenceOfItsLastMarks) {
   EXPECT_EQ(trial->result.vcpus.at(0).counter("hlt_exits").integer(), 10U) << "30 - 20: the last begin mark counts";
   EXPECT_EQ(trial->result.workload.seconds.real(), 1.5);
   EXPECT_EQ(trial->result.workload.operations.integer(), 5U);
+}
+
+TEST_F(SessionTest, AnEndMarkNeedsAConfirmedBeginMark) {
+  hello();
+  auto future = run();
+  mark("begin");
+  mark("end");
+  EXPECT_NE(session_.violation().value_or("").find("out of order"), std::string::npos);
+  EXPECT_FALSE(future.get());
+}
+
+TEST_F(SessionTest, ASuccessNeedsAConfirmedEndMark) {
+  hello();
+  auto future = run();
+  mark("begin");
+  mark_ok("begin");
+  mark("end");
+  say({{"type", "result"}, {"trial", trial_}, {"status", 0}, {"seconds", 1.0}});
+  EXPECT_NE(session_.violation().value_or("").find("without both marks"), std::string::npos);
+  EXPECT_FALSE(future.get());
 }
 
 TEST_F(SessionTest, AFailedWorkloadIsAResult) {
@@ -90,7 +111,9 @@ TEST_F(SessionTest, ANonsenseTimeIsNull) {
   hello();
   auto future = run();
   mark("begin");
+  mark_ok("begin");
   mark("end");
+  mark_ok("end");
   say({{"type", "result"}, {"trial", trial_}, {"status", 0}, {"seconds", -3.0}, {"operations", "many"}});
   const auto trial = future.get();
   ASSERT_TRUE(trial);
