@@ -285,6 +285,19 @@ TEST_F(PayloadTest, AFullDiskIsAnError) {
   EXPECT_THAT(run.err, HasSubstr("ENOSPC"));
 }
 
+TEST_F(PayloadTest, ABusyKvmIsNamedWithWhatToDo) {
+  const std::string shim = (build_directory() / "bin/libbusy-kvm.so").string();
+  ASSERT_TRUE(std::filesystem::exists(shim)) << shim;
+  ::setenv("LD_PRELOAD", shim.c_str(), 1);
+  ::setenv("ASAN_OPTIONS", "verify_asan_link_order=0", 1);
+  const Finished run = run_vmm({"--payload", "smp-hello"});
+  ::unsetenv("LD_PRELOAD");
+  ::unsetenv("ASAN_OPTIONS");
+  EXPECT_EQ(run.status, 3);
+  EXPECT_THAT(run.err, AllOf(HasSubstr("KVM_CREATE_VM"), HasSubstr("EBUSY"), HasSubstr("another hypervisor")));
+  EXPECT_TRUE(run.json.is_null()) << "nothing is written";
+}
+
 TEST_F(PayloadTest, WithoutPermissionItSaysHowToGetIt) {
   if (::geteuid() != 0) GTEST_SKIP() << "only root can become another user";
   VmmProcess process({"--payload", "smp-hello"}, 65534);

@@ -80,8 +80,6 @@ base::UniqueFd open_device(const std::filesystem::path& device) {
         "`tests/nested/nested-host -- vmm …` works without";
   } else if (error == EACCES || error == EPERM) {
     remedy = "join its group (`adduser $USER kvm`, then log in again) or run as root";
-  } else if (error == EBUSY) {
-    remedy = "another hypervisor holds the CPU's virtualization extensions; stop it (VirtualBox, VMware, ...)";
   }
   throw base::HostUnable(fmt::format("{}: {}: {}", device.string(), base::errno_text(error), remedy));
 }
@@ -134,9 +132,16 @@ unsigned System::maximum_vcpus() const noexcept {
 
 Vm System::create_vm() const {
   const int run_bytes = checked(fd_.get(), KVM_GET_VCPU_MMAP_SIZE, 0, "KVM_GET_VCPU_MMAP_SIZE");
-  // base::ioctl retries EINTR, which KVM_CREATE_VM returns when a signal is pending.
-  base::UniqueFd fd(checked(fd_.get(), KVM_CREATE_VM, 0, "KVM_CREATE_VM"));
-  return {std::move(fd), static_cast<std::size_t>(run_bytes)};
+  // try_ioctl retries EINTR, which KVM_CREATE_VM returns when a signal is pending.
+  const int result = base::try_ioctl(fd_.get(), KVM_CREATE_VM, std::uintptr_t{0});
+  if (result == -EBUSY) {
+    throw base::HostUnable(
+        fmt::format("KVM_CREATE_VM: {}: another hypervisor holds the CPU's virtualization extensions; stop it "
+                    "(VirtualBox, VMware, ...)",
+                    base::errno_text(EBUSY)));
+  }
+  if (result < 0) throw base::SystemError("KVM_CREATE_VM", -result);
+  return {base::UniqueFd(result), static_cast<std::size_t>(run_bytes)};
 }
 
 // ---- Vm ----
