@@ -20,7 +20,6 @@ constexpr std::string_view kOemTableId = "IDLEWAKE";
 constexpr std::string_view kCreatorId = "VMM ";
 
 constexpr std::size_t kHeaderBytes = 36;
-constexpr std::size_t kHeaderLength = 4;
 constexpr std::size_t kHeaderChecksum = 9;
 
 // Numbers in a table, little endian, one after another.

@@ -266,7 +266,7 @@ int run_compare(const CompareConfig& config) {
     }
     complete = true;
   } catch (const GuestEnded&) {
-    // how it ended is told below
+    complete = false;  // how it ended is told below
   } catch (const base::Error& error) {
     failed = error;
   }

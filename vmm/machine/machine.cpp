@@ -292,13 +292,14 @@ void Machine::request_stop(Stop stop) {
 }
 
 void Machine::on_stop(std::function<void()> callback) {
-  bool already = false;
   {
     const std::lock_guard lock(state_->stop_mutex);
-    already = state_->stop.has_value();
-    if (!already) state_->stop_callback = std::move(callback);
+    if (!state_->stop) {
+      state_->stop_callback = std::move(callback);
+      return;
+    }
   }
-  if (already) callback();
+  callback();
 }
 
 Stop Machine::join() {
