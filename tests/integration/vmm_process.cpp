@@ -52,8 +52,10 @@ VmmProcess::VmmProcess(std::vector<std::string> arguments, std::optional<uid_t> 
     ::dup2(null, STDIN_FILENO);
     ::dup2(out_fd, STDOUT_FILENO);
     ::dup2(err_fd, STDERR_FILENO);
+    // Opened before the user changes: a checkout below somebody's home is closed to others.
+    const int program = ::open(argv[0], O_RDONLY | O_CLOEXEC);
     if (as_user && (::setgid(*as_user) != 0 || ::setuid(*as_user) != 0)) ::_exit(125);
-    ::execv(argv[0], argv.data());
+    ::fexecve(program, argv.data(), environ);
     ::_exit(126);
   }
 }
