@@ -251,7 +251,7 @@ int run_compare(const CompareConfig& config) {
   std::vector<Arm> arms = config.arms;
   std::vector<Measured> trials;
   std::optional<base::Error> failed;
-  bool complete = false;
+  bool complete = true;
   try {
     comparison.boot();
     if (const auto best = std::ranges::find(arms, Arm::Kind::kBest, &Arm::kind); best != arms.end()) {
@@ -264,10 +264,10 @@ int run_compare(const CompareConfig& config) {
       std::ranges::shuffle(order, random);
       for (const Arm& arm : order) trials.push_back(comparison.measure(arm));
     }
-    complete = true;
   } catch (const GuestEnded&) {
     complete = false;  // how it ended is told below
   } catch (const base::Error& error) {
+    complete = false;
     failed = error;
   }
   const GuestRun::End end = comparison.finish(complete);

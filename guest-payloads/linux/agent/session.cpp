@@ -175,9 +175,8 @@ void Session::mark(const Json& trial, const char* name) {
   std::optional<AllCpusBusy> all_cpus_busy;
   for (int attempt = 1; attempt <= kMarkAttempts; ++attempt) {
     if (attempt > kMarkAttemptsUndisturbed && !all_cpus_busy) all_cpus_busy.emplace();
-    const std::string line = Json({{"type", "mark"}, {"trial", trial}, {"name", name}, {"attempt", attempt}}).dump();
     const auto before = read_ipi_counts(files_);
-    const std::string reply = link_.exchange(line);
+    const std::string reply = send({{"type", "mark"}, {"trial", trial}, {"name", name}, {"attempt", attempt}});
     busy_wait(kMarkQuiet);
     Json counters = read_counters(files_);
     const bool quiet = read_ipi_counts(files_) == before;
