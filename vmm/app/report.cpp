@@ -5,9 +5,11 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
+#include "app/result_file.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "experiment/compare_report.hpp"
+#include "experiment/html_report.hpp"
 
 namespace vmm::app {
 namespace {
@@ -16,18 +18,26 @@ constexpr std::size_t kFileLimitBytes = 256 << 20;
 
 }  // namespace
 
+nlohmann::ordered_json read_result(const char* command, const std::filesystem::path& path) {
+  (void)base::open_input(command, path);
+  auto document = nlohmann::ordered_json::parse(base::read_text(path, kFileLimitBytes), nullptr, false);
+  if (document.is_discarded()) throw base::BadInput(fmt::format("{}: '{}': it is not JSON", command, path.string()));
+  return document;
+}
+
 int report(const ReportCommand& command) {
-  (void)base::open_input("report", command.file);
-  const std::string text = base::read_text(command.file, kFileLimitBytes);
-  const auto document = nlohmann::ordered_json::parse(text, nullptr, false);
-  std::string table;
+  std::optional<base::AtomicFile> page;
+  if (command.html) page.emplace("-o", *command.html);
+  const nlohmann::ordered_json document = read_result("report", command.file);
   try {
-    if (document.is_discarded()) throw base::BadInput("it is not JSON");
-    table = experiment::compare_table(document);
+    if (page) {
+      page->commit(experiment::html_report(document));
+    } else {
+      base::write_result(experiment::compare_table(document));
+    }
   } catch (const base::BadInput& error) {
     throw base::BadInput(fmt::format("report: '{}': {}", command.file.string(), error.what()));
   }
-  base::write_result(table);
   return 0;
 }
 

@@ -117,6 +117,7 @@ std::string AgentSession::handle_mark(const Json& message) {
   }
   auto vcpus = marks_();
   if (!vcpus) return line({{"mark", "retry"}});
+  mark.time = std::chrono::steady_clock::now();
   mark.vcpus = std::move(*vcpus);
   phase_ = is_begin ? Phase::kBegun : Phase::kEnded;
   // A payload is at rest while it speaks: its counts come with the mark, and that is all.
@@ -217,7 +218,11 @@ AgentSession::Trial AgentSession::take_trial(Json result) {
   out.trial = trial_;
   out.begin_attempts = begin_.attempts;
   out.end_attempts = end_.attempts;
-  if (begin_.confirmed && end_.confirmed) out.vcpus = stats::difference(begin_.vcpus, end_.vcpus);
+  if (begin_.confirmed && end_.confirmed) {
+    out.vcpus = stats::difference(begin_.vcpus, end_.vcpus);
+    out.wall_ns = static_cast<std::uint64_t>(
+        std::chrono::duration_cast<std::chrono::nanoseconds>(end_.time - begin_.time).count());
+  }
   const auto source = speaker_ == Speaker::kAgent ? stats::Source::kGuest : stats::Source::kPayload;
   stats::WorkloadResult& workload = out.workload;
   workload.name = text_of(result, "workload");

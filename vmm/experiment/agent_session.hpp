@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -65,6 +66,7 @@ class AgentSession {
   enum class Phase { kNone, kCommanded, kBegun, kEnded };
   using Json = nlohmann::json;
   struct Mark {
+    std::chrono::steady_clock::time_point time{};
     std::vector<stats::VcpuSnapshot> vcpus;
     unsigned attempts = 0;
     bool confirmed = false;  // by the speaker: its own counters did not move around the mark

@@ -1,21 +1,23 @@
 // SPDX-License-Identifier: Apache-2.0
+// The course of a comparison: boot every guest, warm up, look for best values, measure in randomised complete blocks.
 #include "experiment/compare.hpp"
 
 #include <algorithm>
-#include <array>
+#include <atomic>
 #include <chrono>
+#include <cstring>
 #include <fmt/format.h>
-#include <memory>
-#include <random>
+#include <map>
 #include <unistd.h>
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/parse.hpp"
 #include "experiment/compare_report.hpp"
-#include "experiment/guest_run.hpp"
-#include "experiment/native_workload.hpp"
 #include "experiment/run.hpp"
-#include "stats/run_report.hpp"
+#include "experiment/supervisor.hpp"
+#include "experiment/trial_runner.hpp"
+#include "stats/inference.hpp"
 
 namespace vmm::experiment {
 namespace {
@@ -23,267 +25,373 @@ namespace {
 using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
-// The search for the best spin goes up this ladder (us) beyond the largest value asked for, until nearly no HLT is
-// left: then every idle gap is covered and more spinning cannot help.
-constexpr std::array<std::uint32_t, 6> kSearchLadderUs = {500, 2'000, 5'000, 10'000, 20'000, 50'000};
-constexpr double kHltLeftEnough = 0.02;
-constexpr std::chrono::minutes kNativeTimeout{30};
-
-struct Measured {
-  Arm arm;
-  double seconds = 0;
-  std::vector<stats::VcpuSnapshot> vcpus;  // of a guest trial
-  nlohmann::ordered_json raw;
-};
-
-// The guest stopped before the comparison was through.
-class GuestEnded : public std::exception {};
-
-// A guest that crashes (under emulation the emulator may be at fault) is started again so often; each time is said and
-// kept in the result.
-constexpr unsigned kRestartsMaximum = 10;
-
-std::string name_of(const Arm& arm) {
-  switch (arm.kind) {
-    case Arm::Kind::kHost:
-      return "host";
-    case Arm::Kind::kGuest:
-      return fmt::format("guest, idle_spin={}us", arm.spin_us);
-    case Arm::Kind::kBest:
-      return fmt::format("guest, best: {}us", arm.spin_us);
-  }
-  return "?";
-}
+constexpr std::size_t kResultLimitBytes = 256 << 20;
+// A sweep whose best value lies at its edge is extended so often.
+constexpr unsigned kExtensionsMaximum = 4;
+// Where the guest records no gaps.
+constexpr std::uint64_t kGapUnknownNs = 2'000'000;
+// The result file is renewed when that takes less than a fiftieth of the time since it was.
+constexpr int kCheckpointShare = 50;
+// Any number other than a block's, so that exploration has an order of its own.
+constexpr std::uint64_t kExploreSalt = 0x6578706c6f7265;
 
 void progress(const std::string& text) {
   (void)base::write_all(STDERR_FILENO, "compare: " + text + "\n");
 }
 
-class Comparison {
+double seconds_of(const Json& trial) {
+  const auto seconds = trial.find("seconds");
+  return seconds != trial.end() && seconds->is_number() && trial.value("valid", false) ? seconds->get<double>() : 0;
+}
+
+// A document with a line for each trial: small, and readable where it is compared.
+std::string document_text(const Json& document) {
+  std::string text = "{\n";
+  bool first = true;
+  for (const auto& [key, value] : document.items()) {
+    text += fmt::format("{}{}: ", first ? "" : ",\n", Json(key).dump());
+    first = false;
+    if (value.is_array() && !value.empty() && value.front().is_object()) {
+      text += "[";
+      for (std::size_t i = 0; i < value.size(); ++i) text += fmt::format("{}\n{}", i == 0 ? "" : ",", value[i].dump());
+      text += "\n]";
+    } else {
+      text += value.dump();
+    }
+  }
+  return text + "\n}\n";
+}
+
+// The trials that there are, in the file and in memory.
+class Record {
  public:
-  explicit Comparison(const CompareConfig& config)
-      : config_(config), native_(native_workload_path(config.workload.name)), start_(Clock::now()) {
-    guest_config_.guest = config.guest;
-    guest_config_.console = config.console;
-    guest_config_.timeout_ms = config.timeout_ms;
-    // Every traced exit costs time, and a guest that halts exits more: counting them all would flatter the spinning
-    // arms.
-    guest_config_.light_tracing = true;
-    guest_config_.watchdog_ms = config.watchdog_ms;
-    guest_ = std::make_unique<GuestRun>(guest_config_);
-  }
-
-  // Boots the guest and waits for its agent. Throws GuestEnded.
-  void boot() {
-    progress("booting the guest");
-    guest_->start();
-    const auto hello = guest_->session().wait_for_hello();
-    if (!hello) throw GuestEnded();
-    hello_ = *hello;
-  }
-
-  // One trial; a guest that crashed meanwhile is booted again and the trial repeated.
-  Measured measure(const Arm& arm) {
-    while (true) {
-      try {
-        Measured measured = arm.kind == Arm::Kind::kHost ? measure_host(arm) : measure_guest(arm);
-        ++trials_;
-        const auto elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
-        progress(fmt::format("[{:6.1f} s] trial {}: {}: {:.3f} s", elapsed, trials_, name_of(arm), measured.seconds));
-        return measured;
-      } catch (const GuestEnded&) {
-        if (!restart()) throw;
-      }
+  Record(const CompareConfig& config, std::uint64_t seed) : config_(config), start_(Clock::now()) {
+    document_ = {{"schema", kCompareSchema},
+                 {"seed", seed},
+                 {"partial", true},
+                 {"config", to_json(config.comparison)},
+                 {"host", host_json()},
+                 {"guests", Json::array()},
+                 {"guest_restarts", Json::array()},
+                 {"arms", Json::array()},
+                 {"warm_up", Json::array()},
+                 {"exploration", Json::array()},
+                 {"trials", Json::array()}};
+    for (const Arm& arm : config.comparison.arms) {
+      Json json = to_json(arm);
+      json["found_ns"] = nullptr;
+      json["left_out"] = nullptr;
+      document_["arms"].push_back(std::move(json));
     }
   }
 
-  // Powers the guest off, when it still runs; how it ended.
-  GuestRun::End finish(bool complete) {
-    if (!end_) {
-      if (complete) {
-        guest_->session().power_off();
-        guest_->wait_for_stop();
-      }
-      end_ = guest_->end();
+  // Goes on from an earlier file; without one starts anew. Throws BadInput when it is of another comparison.
+  void resume() {
+    if (!std::filesystem::exists(*config_.stats)) return;
+    (void)base::open_input("--resume", *config_.stats);
+    const Json earlier = Json::parse(base::read_text(*config_.stats, kResultLimitBytes), nullptr, false);
+    const auto refuse = [&](const std::string& why) {
+      throw base::BadInput(fmt::format("--resume: '{}' {}; another --stats file starts anew", config_.stats->string(), why));
+    };
+    if (earlier.is_discarded()) refuse("is not JSON");
+    (void)analyse(earlier);  // refuses all that is no result
+    if (earlier.value("config", Json()) != document_.at("config")) refuse("is the result of another comparison");
+    if (config_.seed && earlier.value("seed", Json()) != Json(*config_.seed)) refuse("has another --seed");
+    if (earlier.value("host", Json()) != document_.at("host")) refuse("was measured on another host, or this one has changed");
+    document_["seed"] = earlier.at("seed");
+    for (const char* list : {"guest_restarts", "warm_up", "exploration", "trials", "arms"}) {
+      if (earlier.contains(list)) document_[list] = earlier.at(list);
     }
-    return *end_;
+    progress(fmt::format("going on with {} trials of '{}'", document_.at("trials").size(), config_.stats->string()));
   }
 
-  // The value that wins, by one trial each up the ladder; not part of the result's medians.
-  std::uint32_t search_best(const std::vector<Arm>& arms) {
-    std::uint32_t largest = 0;
-    for (const Arm& arm : arms) largest = std::max(largest, arm.spin_us);
-    const Measured none = measure({Arm::Kind::kGuest, 0});
-    const double none_hlt = hlt_exits(none).value_or(0);
-    search_.push_back(none);
-    for (const std::uint32_t spin_us : kSearchLadderUs) {
-      if (spin_us <= largest) continue;
-      search_.push_back(measure({Arm::Kind::kGuest, spin_us}));
-      const auto hlt = hlt_exits(search_.back());
-      if (hlt && *hlt <= none_hlt * kHltLeftEnough) break;
+  std::uint64_t seed() const { return document_.at("seed").get<std::uint64_t>(); }
+  Json& operator[](const char* key) { return document_[key]; }
+  Json& arm(std::size_t index) { return document_["arms"].at(index); }
+
+  // The trial of `list` with these fields, when there is one.
+  const Json* find(const char* list, const Json& key) const {
+    for (const Json& trial : document_.at(list)) {
+      const bool same = std::ranges::all_of(key.items(), [&](const auto& field) {
+        const auto found = trial.find(field.key());
+        return found != trial.end() && *found == field.value();
+      });
+      if (same) return &trial;
     }
-    const auto best = std::ranges::min_element(search_, {}, &Measured::seconds);
-    return best->arm.spin_us;
+    return nullptr;
   }
 
-  const std::vector<Measured>& search() const noexcept { return search_; }
-  const nlohmann::json& hello() const noexcept { return hello_; }
-  const std::vector<std::string>& restarts() const noexcept { return restarts_; }
-  bool has_agent() const noexcept { return guest_->has_agent(); }
+  // Renews the file, when that costs little.
+  void checkpoint() {
+    const auto now = Clock::now();
+    if (now - written_at_ < kCheckpointShare * writing_took_) return;
+    write(true);
+    written_at_ = Clock::now();
+    writing_took_ = written_at_ - now;
+  }
 
-  static std::optional<double> hlt_exits(const Measured& measured) {
-    return stats::sum_over_vcpus(measured.vcpus, "hlt_exits").real();
+  void write(bool partial) {
+    document_["partial"] = partial;
+    if (!config_.stats || (partial && *config_.stats == "-")) return;
+    document_["analysis"] = to_json(analyse(document_));
+    base::AtomicFile("--stats", *config_.stats).commit(document_text(document_));
+  }
+
+  const Json& document() const noexcept { return document_; }
+
+ private:
+  const CompareConfig& config_;
+  Json document_;
+  Clock::time_point start_;
+  Clock::time_point written_at_{};
+  Clock::duration writing_took_{0};
+};
+
+class Course {
+ public:
+  Course(const CompareConfig& config, Record& record, TrialRunner& runner)
+      : config_(config), comparison_(config.comparison), record_(record), runner_(runner), start_(Clock::now()) {
+    // One warm-up trial for each boot; how many the exploration needs shows later.
+    planned_ = comparison_.blocks * comparison_.arms.size();
+  }
+
+  // Asks for the end after the trial that runs. Another thread.
+  void end_soon(int signal) { signal_.store(signal); }
+
+  void run() {
+    runner_.boot();
+    record_["guests"] = runner_.guests_json();
+    for (std::size_t i = 0; i < comparison_.arms.size(); ++i) {
+      const auto reason = runner_.left_out().find(comparison_.arms[i].name);
+      record_.arm(i)["left_out"] = reason == runner_.left_out().end() ? Json(nullptr) : Json(reason->second);
+    }
+    warm_up();
+    explore();
+    measure();
   }
 
  private:
-  // True when the guest had crashed and runs again.
-  bool restart() {
-    end_ = guest_->end();
-    const bool guest_died =
-        end_->stop.kind == machine::Stop::Kind::kCrashed || end_->stop.kind == machine::Stop::Kind::kWedged;
-    if (!guest_died || restarts_.size() >= kRestartsMaximum) return false;
-    (void)base::write_all(STDERR_FILENO, end_->diagnosis);
-    progress(fmt::format("the guest crashed ({}); starting it again", end_->stop.what));
-    restarts_.push_back(end_->stop.what);
-    guest_.reset();
-    guest_ = std::make_unique<GuestRun>(guest_config_);
-    end_.reset();
-    boot();
-    return true;
-  }
+  bool is_left_out(const Arm& arm) const { return runner_.left_out().contains(arm.name); }
 
-  Measured measure_host(const Arm& arm) {
-    NativeResult native;
-    // The guest is held meanwhile: its timer interrupts would otherwise take CPU from the native run.
-    guest_->machine().while_paused([&] { native = run_native(native_, config_.workload.parameters, kNativeTimeout); });
-    if (native.status != 0) throw base::HostUnable(fmt::format("the workload on this host: {}", native.problem));
-    return {arm, native.result.value("seconds", 0.0), {}, Json(native.result)};
-  }
-
-  Measured measure_guest(const Arm& arm) {
-    if (!guest_->session().configure({{"idle_spin_us", arm.spin_us}})) throw GuestEnded();
-    const auto trial = guest_->session().run(config_.workload.name, config_.workload.parameters);
-    if (!trial) throw GuestEnded();
-    const auto seconds = trial->result.workload.seconds.real();
-    if (trial->status != 0 || !seconds) {
-      throw base::Error(base::ExitStatus::kWorkloadFailed,
-                        fmt::format("the workload failed in the guest with status {}", trial->status));
+  // The trial with this key in `list`: the one on record, or a new one.
+  const Json& trial(const char* list, const Arm& arm, Json key) {
+    if (const Json* known = record_.find(list, key)) return *known;
+    if (const int signal = signal_.load(); signal != 0) {
+      throw ComparisonEnded({machine::Stop::Kind::kInterrupted, fmt::format("ended by {}", ::strsignal(signal)),
+                             static_cast<std::uint32_t>(signal)});
     }
-    return {arm, *seconds, trial->result.vcpus, trial->result.workload.raw};
+    Json measured = runner_.run(arm);
+    key.update(measured);
+    record_["guest_restarts"] = runner_.restarts();
+    record_[list].push_back(std::move(key));
+    const Json& added = record_[list].back();
+    ++done_;
+    tell(list, arm, added);
+    record_.checkpoint();
+    return added;
+  }
+
+  void tell(const char* list, const Arm& arm, const Json& added) const {
+    const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
+    const auto left = planned_ > done_ ? planned_ - done_ : 0;
+    std::string text = fmt::format("[{:6.1f} s] {} {}: ", elapsed, std::string_view(list) == "trials" ? "block" : list,
+                                   std::string_view(list) == "trials" ? added.at("block").dump() + ", " + arm.name : arm.name);
+    if (const auto value = added.find("value_ns"); value != added.end() && value->is_number_unsigned()) {
+      text += base::format_duration_ns(value->get<std::uint64_t>()) + ": ";
+    }
+    text += added.value("valid", false) ? fmt::format("{:.3f} s", seconds_of(added))
+                                        : fmt::format("invalid: {}", added.value("invalid_because", Json()).dump());
+    text += fmt::format("; {} of {} trials, about {:.0f} s left", done_, planned_,
+                        elapsed / static_cast<double>(done_) * static_cast<double>(left));
+    progress(text);
+  }
+
+  // The first trial of each guest and of the host is dropped: caches, page faults and the first use of everything.
+  void warm_up() {
+    std::vector<GuestConfig> seen;
+    bool host = false;
+    for (const Arm& arm : comparison_.arms) {
+      if (is_left_out(arm)) continue;
+      const GuestConfig boot = boot_config(arm.guest);
+      const bool again = arm.host ? std::exchange(host, true) : std::ranges::find(seen, boot) != seen.end();
+      if (again) continue;
+      if (!arm.host) seen.push_back(boot);
+      ++planned_;
+      // Another boot than the one on record, after --resume, needs a warm-up of its own.
+      if (record_.find("warm_up", {{"arm", arm.name}}) != nullptr) (void)runner_.run(arm);
+      (void)trial("warm_up", arm, {{"arm", arm.name}});
+    }
+  }
+
+  // The p90 of the baseline's idle gaps, all vCPUs; as the histogram has it, an upper bound.
+  std::uint64_t gap_p90_ns() {
+    std::uint64_t longest = 0;
+    for (const Json& warm : record_["warm_up"]) {
+      for (const Json& vcpu : warm.at("vcpus")) {
+        const auto p90 = vcpu.value(Json::json_pointer("/histograms/guest_idle_gap_ns/p90_below"), Json());
+        if (p90.is_number_unsigned()) longest = std::max(longest, p90.get<std::uint64_t>());
+      }
+      if (longest != 0) return longest;
+    }
+    return kGapUnknownNs;
+  }
+
+  void explore() {
+    struct Search {
+      std::size_t arm;
+      Sweep sweep;
+      unsigned extensions = 0;
+      bool found = false;
+    };
+    std::vector<Search> searches;
+    for (std::size_t i = 0; i < comparison_.arms.size(); ++i) {
+      const Arm& arm = comparison_.arms[i];
+      if (arm.best_of && !is_left_out(arm)) searches.push_back({i, {}});
+    }
+    if (searches.empty()) return;
+    const std::uint64_t gap_ns = gap_p90_ns();
+    const std::vector<std::uint64_t> values = sweep_values_ns(gap_ns);
+    progress(fmt::format("90 % of the idle gaps are below {}: looking for best values from {} to {}",
+                         base::format_duration_ns(gap_ns), base::format_duration_ns(values.front()),
+                         base::format_duration_ns(values.back())));
+    record_["idle_gap_p90_below_ns"] = gap_ns;
+    struct Step {
+      Search* search;
+      std::uint64_t value_ns;
+    };
+    std::vector<Step> steps;
+    for (Search& search : searches) {
+      for (const std::uint64_t value_ns : values) steps.push_back({&search, value_ns});
+    }
+    planned_ += steps.size() * comparison_.explore_blocks;
+    for (unsigned block = 0; !steps.empty(); ++block) {
+      // One pass tries every value in explore_blocks blocks; later passes are the extensions of sweeps whose best value
+      // lies at an edge.
+      for (unsigned repeat = 0; repeat < comparison_.explore_blocks; ++repeat) {
+        const unsigned round = block * comparison_.explore_blocks + repeat;
+        for (const std::size_t index : block_order(record_.seed() ^ kExploreSalt, round, steps.size())) {
+          explore_one(steps[index].search->sweep, comparison_.arms[steps[index].search->arm], steps[index].value_ns, round);
+        }
+      }
+      steps.clear();
+      for (Search& search : searches) {
+        if (search.found) continue;
+        if (const auto next = beyond_edge(search.sweep); next && search.extensions < kExtensionsMaximum) {
+          ++search.extensions;
+          steps.push_back({&search, *next});
+          continue;
+        }
+        search.found = true;
+        const std::uint64_t best_ns = best_value_ns(search.sweep);
+        record_.arm(search.arm)["found_ns"] = best_ns;
+        found_[search.arm] = best_ns;
+        progress(fmt::format("best of {}: {}", comparison_.arms[search.arm].name, base::format_duration_ns(best_ns)));
+      }
+      planned_ += steps.size() * comparison_.explore_blocks;
+    }
+  }
+
+  void explore_one(Sweep& sweep, Arm arm, std::uint64_t value_ns, unsigned block) {
+    set_knob(arm.guest, *arm.best_of, value_ns);
+    const Json& measured = trial("exploration", arm, {{"arm", arm.name}, {"value_ns", value_ns}, {"block", block}});
+    auto point = std::ranges::find(sweep.points, value_ns, &Sweep::Point::value_ns);
+    if (point == sweep.points.end()) {
+      point = std::ranges::find_if(sweep.points, [&](const Sweep::Point& p) { return p.value_ns > value_ns; });
+      point = sweep.points.insert(point, {value_ns, {}});
+    }
+    if (const double seconds = seconds_of(measured); seconds > 0) point->seconds.push_back(seconds);
+  }
+
+  // The next value where the best one so far is the first or the last that was tried.
+  static std::optional<std::uint64_t> beyond_edge(const Sweep& sweep) {
+    if (std::ranges::all_of(sweep.points, [](const Sweep::Point& p) { return p.seconds.empty(); })) {
+      throw base::HostUnable("no trial of a sweep was valid; the messages above say why");
+    }
+    const std::uint64_t best = best_value_ns(sweep);
+    if (best == sweep.points.back().value_ns) return sweep_step_up(best);
+    if (best == sweep.points.front().value_ns) return sweep_step_down(best);
+    return std::nullopt;
+  }
+
+  void measure() {
+    for (unsigned block = 0; block < comparison_.blocks; ++block) {
+      unsigned position = 0;
+      for (const std::size_t index : block_order(record_.seed(), block, comparison_.arms.size())) {
+        Arm arm = comparison_.arms[index];
+        if (is_left_out(arm)) {
+          if (block == 0) planned_ -= comparison_.blocks;
+          continue;
+        }
+        if (arm.best_of) set_knob(arm.guest, *arm.best_of, found_.at(index));
+        (void)trial("trials", arm, {{"arm", arm.name}, {"block", block}, {"position", position++}});
+      }
+    }
   }
 
   const CompareConfig& config_;
-  std::filesystem::path native_;
+  const Comparison& comparison_;
+  Record& record_;
+  TrialRunner& runner_;
   Clock::time_point start_;
-  GuestRunConfig guest_config_;
-  std::unique_ptr<GuestRun> guest_;
-  std::optional<GuestRun::End> end_;
-  nlohmann::json hello_;
-  std::vector<std::string> restarts_;
-  unsigned trials_ = 0;
-  std::vector<Measured> search_;
+  std::map<std::size_t, std::uint64_t> found_;
+  std::size_t planned_ = 0;
+  std::size_t done_ = 0;
+  std::atomic<int> signal_{0};
 };
 
-Json trial_json(const Measured& trial) {
-  Json vcpus = Json::array();
-  for (const auto& vcpu : trial.vcpus) vcpus.push_back(stats::to_json(vcpu));
-  return {{"arm", name_of(trial.arm)},
-          {"spin_us", trial.arm.kind == Arm::Kind::kHost ? Json(nullptr) : Json(trial.arm.spin_us)},
-          {"seconds", trial.seconds},
-          {"workload", trial.raw},
-          {"vcpus", std::move(vcpus)}};
-}
-
-Json result_json(const CompareConfig& config, const Comparison& comparison, const std::vector<Arm>& arms,
-                 const std::vector<Measured>& trials, std::uint64_t seed) {
-  Json rows = Json::array();
-  for (const Arm& arm : arms) rows.push_back({{"name", name_of(arm)}});
-  Json all = Json::array();
-  for (const Measured& trial : trials) all.push_back(trial_json(trial));
-  Json search = Json::array();
-  for (const Measured& trial : comparison.search()) search.push_back(trial_json(trial));
-  return {{"schema", kCompareSchema},
-          {"seed", seed},
-          {"config", config_json(config.guest, config.workload)},
-          {"guest", comparison.hello()},
-          {"guest_restarts", comparison.restarts()},
-          {"host", host_json()},
-          {"arms", std::move(rows)},
-          {"trials", std::move(all)},
-          {"search", std::move(search)}};
+// SIGINT and its like: the first ends the comparison after the trial that runs, the second at once.
+std::unique_ptr<Supervisor> watch_signals(Course& course, TrialRunner& runner) {
+  Supervisor::Callbacks callbacks;
+  callbacks.on_end_signal = [&course, &runner, again = false](int signal) mutable {
+    if (std::exchange(again, true)) {
+      runner.interrupt({machine::Stop::Kind::kInterrupted, fmt::format("ended by {}", ::strsignal(signal)),
+                        static_cast<std::uint32_t>(signal)});
+    } else {
+      progress(fmt::format("{}: ending after this trial; once more ends at once", ::strsignal(signal)));
+      course.end_soon(signal);
+    }
+  };
+  callbacks.on_dump_signal = [&runner] { runner.dump_statistics(); };
+  return std::make_unique<Supervisor>(Supervisor::Config{}, std::move(callbacks));
 }
 
 }  // namespace
 
-std::vector<Arm> parse_spin_arms(std::string_view text) {
-  std::vector<Arm> arms{{Arm::Kind::kHost, 0}};
-  while (true) {
-    const std::size_t comma = text.find(',');
-    const std::string_view word = text.substr(0, comma);
-    Arm arm{Arm::Kind::kBest, 0};
-    if (word != "best") {
-      arm = {Arm::Kind::kGuest, parse_guest_spin_us(word)};
-    }
-    if (std::ranges::find(arms, arm) != arms.end()) {
-      throw base::BadInput(fmt::format("--guest-spin: '{}' is given twice", word));
-    }
-    arms.push_back(arm);
-    if (comma == text.npos) return arms;
-    text.remove_prefix(comma + 1);
-  }
-}
-
 int run_compare(const CompareConfig& config) {
-  const std::filesystem::path native = native_workload_path(config.workload.name);
-  const bool has_host = std::ranges::any_of(config.arms, [](const Arm& arm) { return arm.kind == Arm::Kind::kHost; });
-  if (has_host && !std::filesystem::exists(native)) {
-    throw base::HostUnable(fmt::format("the workload '{}' has not been built for this host ('{}'); ./run builds it",
-                                       config.workload.name, native.string()));
+  if (config.stats == "-" && config.csv == "-") {
+    throw base::BadInput("--csv: '-' is taken by --stats; a file's path works");
   }
-  std::optional<base::AtomicFile> file;
-  if (config.stats) file.emplace("--stats", *config.stats);
-  const std::uint64_t seed = config.seed.value_or(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count()));
-
-  Comparison comparison(config);
-  if (!comparison.has_agent()) {
-    throw base::HostUnable("compare: the guest needs the built initramfs with the agent; leave --initrd out");
+  if (config.resume && (!config.stats || *config.stats == "-")) {
+    throw base::BadInput("--resume: goes on with the --stats file, which is not given");
   }
-  std::vector<Arm> arms = config.arms;
-  std::vector<Measured> trials;
-  std::optional<base::Error> failed;
-  bool complete = true;
+  // What can be known before the first trial: that the files can be written. Without commit() nothing stays of them.
+  for (const auto& [option, path] : {std::pair{"--stats", &config.stats}, std::pair{"--csv", &config.csv}}) {
+    if (*path && **path != "-") (void)base::AtomicFile(option, **path);
+  }
+  Record record(config, config.seed.value_or(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())));
+  if (config.resume) record.resume();
+  TrialRunner runner(config.comparison, {config.console, config.timeout_ms, config.watchdog_ms, progress});
+  Course course(config, record, runner);
+  const auto supervisor = watch_signals(course, runner);
+  int status = 0;
   try {
-    comparison.boot();
-    if (const auto best = std::ranges::find(arms, Arm::Kind::kBest, &Arm::kind); best != arms.end()) {
-      progress("looking for the best idle_spin, one trial each");
-      best->spin_us = comparison.search_best(arms);
+    course.run();
+    runner.finish();
+  } catch (const ComparisonEnded& end) {
+    progress(end.what());
+    status = static_cast<int>(exit_status_of(end.stop(), std::nullopt, true));
+  } catch (const base::Error&) {
+    try {
+      record.write(true);  // what there is
+    } catch (const base::Error& error) {
+      progress(error.what());
     }
-    std::mt19937_64 random(seed);
-    for (unsigned repetition = 0; repetition < config.repetitions; ++repetition) {
-      std::vector<Arm> order = arms;
-      std::ranges::shuffle(order, random);
-      for (const Arm& arm : order) trials.push_back(comparison.measure(arm));
-    }
-  } catch (const GuestEnded&) {
-    complete = false;  // how it ended is told below
-  } catch (const base::Error& error) {
-    complete = false;
-    failed = error;
+    throw;
   }
-  const GuestRun::End end = comparison.finish(complete);
-  if (!end.diagnosis.empty()) (void)base::write_all(STDERR_FILENO, end.diagnosis);
-  if (failed) throw *failed;
-  if (!complete) {
-    progress(end.stop.what);
-    return static_cast<int>(exit_status_of(end.stop, std::nullopt, true));
-  }
-
-  const Json document = result_json(config, comparison, arms, trials, seed);
-  if (file) file->commit(document.dump(2) + "\n");
-  if (!config.stats || *config.stats != "-") {
-    base::write_result(compare_table(document));
-  }
-  return static_cast<int>(exit_status_of(end.stop, 0, true));
+  record.write(status != 0);
+  if (config.csv) base::AtomicFile("--csv", *config.csv).commit(compare_csv(record.document()));
+  if (config.stats != "-" && config.csv != "-") base::write_result(compare_table(record.document()));
+  return status;
 }
 
 }  // namespace vmm::experiment

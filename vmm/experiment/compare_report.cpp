@@ -2,7 +2,6 @@
 #include "experiment/compare_report.hpp"
 
 #include <algorithm>
-#include <array>
 #include <fmt/format.h>
 #include <optional>
 #include <string_view>
@@ -14,134 +13,146 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::string_view kHost = "host";
-constexpr std::size_t kArmsMaximum = 256;
 constexpr std::size_t kVcpusShown = 8;
-constexpr int kArmWidth = 28;
+constexpr std::size_t kNameWidthMinimum = 24;
+constexpr std::size_t kNameWidthMaximum = 44;
 
-struct IpiColumn {
-  std::array<std::string_view, 2> counters;
-  std::string_view source;
-};
-constexpr IpiColumn kByTracepoint{{"ipi_injected_call_function", "ipi_injected_reschedule"},
-                                  "tracepoint kvm_apic_accept_irq"};
-constexpr IpiColumn kByGuest{{"guest_ipi_call_function", "guest_ipi_reschedule"}, "the guest's own /proc/interrupts"};
-
-struct Row {
-  std::string arm;
-  std::vector<const Json*> trials;
-  std::vector<double> seconds;
-};
-
-// The number of a counter of one vCPU in one trial; nothing when it is null or absent.
-std::optional<double> counter(const Json& trial, std::size_t vcpu, std::string_view name) {
-  const Json& vcpus = trial.at("vcpus");
-  if (vcpu >= vcpus.size()) return std::nullopt;
-  const Json& counters = vcpus.at(vcpu).at("counters");
-  const auto entry = counters.find(name);
-  if (entry == counters.end()) return std::nullopt;
-  const Json& value = entry->at("value");
-  if (value.is_null()) return std::nullopt;
-  return value.get<double>();
+std::optional<double> median_of(const ArmAnalysis& arm, Metric metric) {
+  return arm.medians.at(static_cast<std::size_t>(metric));
 }
 
-// Median over the trials of the sum of some counters; nothing as soon as one is not known.
-template <std::size_t N>
-std::optional<double> median_of(const Row& row, std::size_t vcpu, const std::array<std::string_view, N>& names) {
-  std::vector<double> values;
-  for (const Json* trial : row.trials) {
-    double sum = 0;
-    for (const std::string_view name : names) {
-      const auto value = counter(*trial, vcpu, name);
-      if (!value) return std::nullopt;
-      sum += *value;
-    }
-    values.push_back(sum);
-  }
-  if (values.empty()) return std::nullopt;
-  return median(values);
-}
-
-std::vector<Row> rows_of(const Json& document) {
-  std::vector<Row> rows;
-  for (const Json& arm : document.at("arms")) {
-    Row row{arm.at("name").get<std::string>(), {}, {}};
-    for (const Json& trial : document.at("trials")) {
-      if (trial.at("arm") != row.arm) continue;
-      row.trials.push_back(&trial);
-      row.seconds.push_back(trial.at("seconds").get<double>());
-    }
-    if (row.trials.empty() || rows.size() >= kArmsMaximum)
-      throw base::BadInput("an arm without trials, or too many arms");
-    rows.push_back(std::move(row));
-  }
-  return rows;
-}
-
+// A number of at most about four digits that matter.
 std::string cell(std::optional<double> value) {
+  if (!value) return "-";
+  if (*value == 0) return "0";
+  if (*value < 0.001) return "<0.001";
+  return *value < 1 ? fmt::format("{:.3f}", *value)
+                    : *value < 100 ? fmt::format("{:.2f}", *value) : fmt::format("{:.0f}", *value);
+}
+
+std::string whole(std::optional<double> value) {
   return value ? fmt::format("{:.0f}", *value) : std::string("-");
 }
 
-std::string render(const Json& document) {
-  const std::vector<Row> rows = rows_of(document);
-  if (rows.empty()) throw base::BadInput("no arms");
-  std::size_t vcpus = 0;
-  for (const Row& row : rows) vcpus = std::max(vcpus, row.trials.front()->at("vcpus").size());
-  vcpus = std::min(vcpus, kVcpusShown);
-  const bool traced = std::ranges::all_of(
-      rows, [&](const Row& row) { return row.arm == kHost || median_of(row, 0, kByTracepoint.counters).has_value(); });
-  const IpiColumn& ipi = traced ? kByTracepoint : kByGuest;
-  const auto host = std::ranges::find(rows, kHost, &Row::arm);
+std::string spread(const ArmAnalysis& arm) {
+  if (arm.seconds_interval) return fmt::format("{:.2f}..{:.2f}", arm.seconds_interval->low, arm.seconds_interval->high);
+  if (arm.least_s) return fmt::format("{:.2f}..{:.2f}", *arm.least_s, *arm.most_s);
+  return "-";
+}
 
-  std::string out = fmt::format("{:<{}}{:>9}{:>15}{:>9}", "", kArmWidth, "seconds", "min..max", "of host");
-  for (std::size_t vcpu = 0; vcpu < vcpus; ++vcpu) {
-    out += fmt::format("{:>9}{:>8}", fmt::format("HLT {}", vcpu), fmt::format("IPI {}{}", vcpu, traced ? "" : "g"));
+std::string seed_table(const Analysis& analysis, std::size_t width) {
+  std::size_t vcpus = 0;
+  for (const ArmAnalysis& arm : analysis.arms) vcpus = std::max(vcpus, arm.vcpus.size());
+  vcpus = std::min(vcpus, kVcpusShown);
+  const bool intervals =
+      std::ranges::all_of(analysis.arms, [](const ArmAnalysis& arm) { return arm.seconds_interval || arm.left_out; });
+  const char* mark = analysis.ipis_by_guest ? "g" : "";
+  std::string out = fmt::format("{:<{}}{:>9}{:>15}{:>9}", "", width, "seconds", intervals ? "95 %" : "min..max", "of host");
+  for (std::size_t id = 0; id < vcpus; ++id) {
+    out += fmt::format("{:>8}{:>8}", fmt::format("HLT {}", id), fmt::format("IPI {}{}", id, mark));
   }
   out += '\n';
-  for (const Row& row : rows) {
-    const auto [least, most] = std::ranges::minmax(row.seconds);
-    const double middle = median(row.seconds);
-    out += fmt::format("{:<{}}{:>9.3f}{:>15}", row.arm, kArmWidth, middle, fmt::format("{:.2f}..{:.2f}", least, most));
+  const auto host = std::ranges::find(analysis.arms, true, &ArmAnalysis::host);
+  for (const ArmAnalysis& arm : analysis.arms) {
+    if (arm.left_out) continue;
+    const auto seconds = median_of(arm, Metric::kSeconds);
+    out += fmt::format("{:<{}}{:>9}{:>15}", arm.shown, width, seconds ? fmt::format("{:.3f}", *seconds) : "-", spread(arm));
     // As in the seed's table: how much of the host's speed is left.
-    out +=
-        host == rows.end() ? fmt::format("{:>9}", "-") : fmt::format("{:>8.1f}%", 100 * median(host->seconds) / middle);
-    if (row.arm != kHost) {
-      for (std::size_t vcpu = 0; vcpu < vcpus; ++vcpu) {
-        out += fmt::format("{:>9}{:>8}", cell(median_of(row, vcpu, std::array<std::string_view, 1>{"hlt_exits"})),
-                           cell(median_of(row, vcpu, ipi.counters)));
-      }
+    const auto host_seconds = host == analysis.arms.end() ? std::nullopt : median_of(*host, Metric::kSeconds);
+    out += fmt::format("{:>9}", host_seconds && seconds ? fmt::format("{:.1f}%", 100 * *host_seconds / *seconds) : "-");
+    for (std::size_t id = 0; id < vcpus && !arm.host; ++id) {
+      const VcpuColumns columns = id < arm.vcpus.size() ? arm.vcpus[id] : VcpuColumns{};
+      out += fmt::format("{:>8}{:>8}", whole(columns.hlt_exits), whole(columns.ipis));
     }
     out += '\n';
-  }
-  out += fmt::format("\n{}: medians of {} trials an arm, in random order (seed {}).\n",
-                     document.at("config").at("workload").at("name").get<std::string>(), rows.front().trials.size(),
-                     document.at("seed").get<std::uint64_t>());
-  out += "of host: the host's time / this time.  HLT n: HLT exits of vCPU n (KVM's halt_exits).\n";
-  out += fmt::format("IPI n: call-function and reschedule IPIs injected into vCPU n ({}).\n", ipi.source);
-  if (const auto restarts = document.find("guest_restarts"); restarts != document.end() && !restarts->empty()) {
-    out += fmt::format("The guest crashed {} times and was started again; the trials it was in were repeated.\n",
-                       restarts->size());
   }
   return out;
 }
 
-}  // namespace
-
-double median(std::vector<double> values) {
-  std::ranges::sort(values);
-  const std::size_t middle = values.size() / 2;
-  return values.size() % 2 == 1 ? values.at(middle) : (values.at(middle - 1) + values.at(middle)) / 2;
+std::string ratio_table(const Analysis& analysis, std::size_t width) {
+  const bool neighbour = std::ranges::any_of(
+      analysis.arms, [](const ArmAnalysis& arm) { return median_of(arm, Metric::kNeighbourPerSecond).has_value(); });
+  std::string out = fmt::format("{:<{}}{:>7}{:>13}  {:<13}{:>7}{:>7}{:>9}{:>8}{:>9}", "against " + analysis.baseline, width,
+                                "time", "95 %", "verdict", "HLT/op", "IPI/op", "CPU us", "p50 us", "p99 us");
+  out += neighbour ? fmt::format("{:>11}\n", "neighbour/s") : "\n";
+  for (const ArmAnalysis& arm : analysis.arms) {
+    if (arm.host || arm.left_out) continue;
+    const auto& ratio = arm.to_baseline;
+    const bool base = arm.name == analysis.baseline;
+    out += fmt::format(
+        "{:<{}}{:>7}{:>13}  {:<13}{:>7}{:>7}{:>9}{:>8}{:>9}", arm.shown, width,
+        base ? "1" : ratio ? fmt::format("{:.3f}", ratio->median) : "-",
+        ratio && ratio->interval ? fmt::format("{:.3f}..{:.3f}", ratio->interval->low, ratio->interval->high) : "-",
+        base ? "(baseline)" : stats::name_of(arm.verdict), cell(median_of(arm, Metric::kHltExits)),
+        cell(median_of(arm, Metric::kIpis)), whole(median_of(arm, Metric::kCpuOnUs)),
+        whole(median_of(arm, Metric::kLatencyP50Us)), whole(median_of(arm, Metric::kLatencyP99Us)));
+    out += neighbour ? fmt::format("{:>11}\n", whole(median_of(arm, Metric::kNeighbourPerSecond))) : "\n";
+  }
+  return out;
 }
 
+std::string legend(const Analysis& analysis) {
+  std::string out = fmt::format(
+      "{}: medians over {} blocks of one trial an arm in random order (seed {}); 95 %: of the median.\n"
+      "of host: the host's time / this time.  HLT n, IPI n: HLT exits of vCPU n (KVM's halt_exits), call-function and\n"
+      "reschedule IPIs injected into it ({}), of one trial.  CPU us: the vCPU threads on a CPU, an operation.\n"
+      "time: this / {}, block by block.  better, worse: its interval excludes 1; equivalent: inside 0.95 to 1.05.\n",
+      analysis.workload, analysis.blocks, analysis.seed,
+      analysis.ipis_by_guest ? "g: the guest's own /proc/interrupts" : "tracepoint kvm_apic_accept_irq",
+      analysis.baseline);
+  if (analysis.blocks < stats::kIntervalMinimum) {
+    out += fmt::format("Fewer than {} blocks allow no interval and no verdict: min..max is shown.\n", stats::kIntervalMinimum);
+  }
+  return out;
+}
+
+std::string csv_text(std::string_view text) {
+  std::string out = "\"";
+  for (const char c : text) {
+    if (c == '"') out += '"';
+    out += c;
+  }
+  return out + "\"";
+}
+
+}  // namespace
+
 std::string compare_table(const Json& document) {
+  const Analysis analysis = analyse(document);
+  std::size_t width = kNameWidthMinimum;
+  for (const ArmAnalysis& arm : analysis.arms) width = std::max(width, arm.shown.size() + 1);
+  width = std::min(std::max(width, analysis.baseline.size() + sizeof("against ")), kNameWidthMaximum);
+  std::string out;
+  for (const std::string& warning : analysis.warnings) out += "! " + warning + "\n";
+  if (!out.empty()) out += '\n';
+  out += seed_table(analysis, width);
+  if (!analysis.baseline.empty()) out += '\n' + ratio_table(analysis, width);
+  return out + '\n' + legend(analysis);
+}
+
+std::string compare_csv(const Json& document) {
+  const Analysis analysis = analyse(document);
+  std::string out = "arm,block,position,valid";
+  for (const MetricText& text : metric_texts()) out += fmt::format(",{}", text.name);
+  out += "\r\n";
   try {
-    if (!document.is_object() || document.value("schema", std::string()) != kCompareSchema) {
-      throw base::BadInput(fmt::format("not a result of `vmm compare` (schema {})", kCompareSchema));
+    for (const Json& trial : document.at("trials")) {
+      const auto whole_number = [&](const char* key) {
+        const auto field = trial.find(key);
+        return field != trial.end() && field->is_number_unsigned() ? field->dump() : std::string();
+      };
+      out += fmt::format("{},{},{},{}", csv_text(trial.at("arm").get<std::string>()), whole_number("block"),
+                         whole_number("position"), trial.value("valid", true));
+      for (const MetricText& text : metric_texts()) {
+        const auto value = metric_of(trial, text.metric, analysis.ipis_by_guest);
+        out += value ? fmt::format(",{}", *value) : ",";
+      }
+      out += "\r\n";
     }
-    return render(document);
   } catch (const nlohmann::json::exception& error) {
     throw base::BadInput(fmt::format("a damaged result of `vmm compare`: {}", error.what()));
   }
+  return out;
 }
 
 }  // namespace vmm::experiment

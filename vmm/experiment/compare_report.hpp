@@ -3,19 +3,18 @@
 
 #include <nlohmann/json.hpp>
 #include <string>
-#include <vector>
+
+#include "experiment/compare_analysis.hpp"
 
 namespace vmm::experiment {
 
-inline constexpr const char* kCompareSchema = "vmm.compare/1";
-
-// The terminal table of a result document, in the shape of seed 1: time, percent of the host's speed, then HLT exits
-// and IPIs of each vCPU; medians over an arm's trials. IPIs are those that KVM accepted for the vCPU (tracepoint), or
-// the guest's own count, marked so, where one trial lacks the former. Pure. Throws base::BadInput for a document of
-// another form; what is null in it is shown as "-".
+// The terminal's view of a result document, at most 100 columns for two vCPUs. First in the shape of seed 1: time and
+// percent of the host's speed, then HLT exits and IPIs of each vCPU. Then every arm against the baseline: ratio of
+// times with its interval, verdict, and for each operation what it cost. What is unknown is "-". Pure. Throws
+// base::BadInput for a document of another form.
 std::string compare_table(const nlohmann::ordered_json& document);
 
-// The middle value, or the mean of the two middle ones. `values` must not be empty. Pure.
-double median(std::vector<double> values);
+// A line for each trial, in the order they ran; the columns are those of metric_texts(). RFC 4180. Throws as above.
+std::string compare_csv(const nlohmann::ordered_json& document);
 
 }  // namespace vmm::experiment

@@ -207,6 +207,7 @@ void GuestRun::start() {
   // Payloads have no heartbeat: they are ended by --timeout.
   config.watchdog_ms = config_.guest.payload ? 0 : config_.watchdog_ms;
   config.period_ms = config_.period_ms;
+  config.read_signals = config_.own_signals;
   config.read_stdin = config_.console.kind == ConsoleConfig::Kind::kStdio;
   Supervisor::Callbacks callbacks;
   callbacks.on_timeout = [this] {
@@ -217,15 +218,16 @@ void GuestRun::start() {
     give_up(machine::Stop::Kind::kWedged, fmt::format("no console byte and no word of the agent for --watchdog={}s",
                                                       static_cast<double>(config_.watchdog_ms) / 1000));
   };
-  callbacks.signs_of_life = [this] { return console_.bytes() + session_.lines(); };
+  // A guest that is held cannot show any: it counts as alive.
+  callbacks.signs_of_life = [this, held = std::uint64_t{0}]() mutable {
+    if (held_.load()) ++held;
+    return console_.bytes() + session_.lines() + held;
+  };
   callbacks.on_end_signal = [this](int signal) {
     machine_->request_stop({machine::Stop::Kind::kInterrupted, fmt::format("ended by {}", ::strsignal(signal)),
                             static_cast<std::uint32_t>(signal)});
   };
-  callbacks.on_dump_signal = [this] {
-    const std::string dump = stats::exit_statistics_table(machine_->snapshot());
-    (void)base::write_all(STDERR_FILENO, dump);
-  };
+  callbacks.on_dump_signal = [this] { dump_statistics(); };
   callbacks.on_period = [this] {
     if (on_period_) on_period_(*this);
   };
@@ -244,6 +246,21 @@ void GuestRun::start() {
   machine_->start();
   note_phase("started");
   supervisor_ = std::make_unique<Supervisor>(config, std::move(callbacks));
+}
+
+void GuestRun::hold() {
+  held_.store(true);
+  machine_->hold();
+}
+
+void GuestRun::release() {
+  machine_->release();
+  held_.store(false);
+}
+
+void GuestRun::dump_statistics() {
+  const std::string dump = stats::exit_statistics_table(machine_->snapshot());
+  (void)base::write_all(STDERR_FILENO, dump);
 }
 
 void GuestRun::wait_for_stop() {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <filesystem>
@@ -32,6 +33,7 @@ struct GuestRunConfig {
   std::uint64_t timeout_ms = 0;
   std::uint64_t watchdog_ms = 0;
   std::uint64_t period_ms = 0;
+  bool own_signals = true;  // SIGINT, SIGTERM, SIGHUP end it, SIGUSR1 dumps it; else the caller sees to them
 };
 
 // One guest with everything around it: files, VM, console, agent session, supervisor. The constructor does all that can
@@ -45,6 +47,11 @@ class GuestRun {
   GuestRun& operator=(const GuestRun&) = delete;
 
   void start();
+  // Holds the guest, for which the watchdog then does not wait; lets it go on.
+  void hold();
+  void release();
+  // The exit statistics of the running guest, to standard error.
+  void dump_statistics();
   AgentSession& session() noexcept { return session_; }
   machine::Machine& machine() noexcept { return *machine_; }
   // Waits until the guest is over by itself, or was stopped.
@@ -67,6 +74,7 @@ class GuestRun {
   GuestRunConfig config_;
   Phases phases_;
   bool has_agent_ = false;
+  std::atomic<bool> held_{false};
   base::UniqueFd console_file_;
   std::unique_ptr<RawTerminal> raw_terminal_;
   machine::Console console_;

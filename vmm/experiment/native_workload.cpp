@@ -114,46 +114,80 @@ std::filesystem::path native_workload_path(const std::string& workload) {
   return base::built_path("guest-bin") / workload;
 }
 
-NativeResult run_native(const std::filesystem::path& binary, const std::map<std::string, std::string>& args,
-                        std::chrono::milliseconds timeout) {
+struct NativeTask::State {
+  State(Pipe to, Pipe from, const std::filesystem::path& binary, const std::vector<std::string>& arguments)
+      : to_child(std::move(to)),
+        from_child(std::move(from)),
+        child(spawn(binary, arguments, to_child.read.get(), from_child.write.get())) {
+    to_child.read.reset();
+    from_child.write.reset();
+  }
+
+  std::optional<std::string> line(Clock::time_point deadline) {
+    return read_line(from_child.read.get(), buffer, deadline);
+  }
+  // Why no line came.
+  std::string silence(Clock::time_point deadline) {
+    const int status = child.kill_and_wait();
+    return Clock::now() >= deadline ? "the workload did not end in time"
+                                    : fmt::format("the workload ended without a result (wait status {:#x})", status);
+  }
+
+  Pipe to_child;
+  Pipe from_child;
+  Child child;
+  std::string buffer;
+};
+
+NativeTask::NativeTask(const std::filesystem::path& binary, const std::map<std::string, std::string>& args,
+                       std::chrono::milliseconds timeout) {
   const auto deadline = Clock::now() + timeout;
   std::vector<std::string> arguments{binary.string()};
   for (const auto& [key, value] : args) arguments.push_back(fmt::format("--{}={}", key, value));
-  Pipe to_child = make_pipe();
-  Pipe from_child = make_pipe();
-  Child child(spawn(binary, arguments, to_child.read.get(), from_child.write.get()));
-  to_child.read.reset();
-  from_child.write.reset();
+  state_ = std::make_unique<State>(make_pipe(), make_pipe(), binary, arguments);
+  while (true) {
+    const auto text = state_->line(deadline);
+    if (!text) throw base::HostUnable(fmt::format("'{}': {}", binary.string(), state_->silence(deadline)));
+    if (*text == "ready") break;
+  }
+  // A workload that has died meanwhile is found out by its pipe's end.
+  (void)base::write_all(state_->to_child.write.get(), "go\n");
+}
 
+NativeTask::~NativeTask() = default;
+
+NativeResult NativeTask::finish(std::chrono::milliseconds timeout) {
+  const auto deadline = Clock::now() + timeout;
   NativeResult result;
   const auto fail = [&](std::string problem) {
     result.status = 1;
     result.problem = std::move(problem);
     return result;
   };
-  std::string buffer;
   while (true) {
-    const auto text = read_line(from_child.read.get(), buffer, deadline);
-    if (!text) {
-      const int status = child.kill_and_wait();
-      return fail(Clock::now() >= deadline
-                      ? "the workload did not end in time"
-                      : fmt::format("the workload ended without a result (wait status {:#x})", status));
-    }
-    if (*text == "ready") {
-      if (base::write_all(to_child.write.get(), "go\n") != 0) return fail("the workload does not read its 'go'");
-    } else if (text->starts_with("done ")) {
-      result.result = nlohmann::json::parse(text->substr(5), nullptr, false);
-      if (!result.result.is_object()) return fail("the workload's result is not a JSON object");
-      break;
-    }
+    const auto text = state_->line(deadline);
+    if (!text) return fail(state_->silence(deadline));
+    if (!text->starts_with("done ")) continue;
+    result.result = nlohmann::json::parse(text->substr(5), nullptr, false);
+    if (!result.result.is_object()) return fail("the workload's result is not a JSON object");
+    break;
   }
-  to_child.write.reset();
-  const int status = child.wait();
+  state_->to_child.write.reset();
+  const int status = state_->child.wait();
   if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) {
     return fail(fmt::format("the workload failed (wait status {:#x})", status));
   }
   return result;
+}
+
+NativeResult NativeTask::stop(std::chrono::milliseconds timeout) {
+  state_->to_child.write.reset();
+  return finish(timeout);
+}
+
+NativeResult run_native(const std::filesystem::path& binary, const std::map<std::string, std::string>& args,
+                        std::chrono::milliseconds timeout) {
+  return NativeTask(binary, args, timeout).finish(timeout);
 }
 
 }  // namespace vmm::experiment

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <filesystem>
 #include <map>
+#include <memory>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -18,7 +19,28 @@ struct NativeResult {
   nlohmann::json result;  // the object after "done"
 };
 
-// Runs `binary` with --key=value arguments; kills it after `timeout`. Throws HostUnable when it cannot be started.
+// A native workload that runs beside something else, from its "go" until stop().
+class NativeTask {
+ public:
+  // Starts `binary` with --key=value arguments, waits for its "ready", says "go". Throws HostUnable when it cannot be
+  // started or does not get ready within `timeout`.
+  NativeTask(const std::filesystem::path& binary, const std::map<std::string, std::string>& args,
+             std::chrono::milliseconds timeout);
+  ~NativeTask();  // kills it
+  NativeTask(const NativeTask&) = delete;
+  NativeTask& operator=(const NativeTask&) = delete;
+
+  // Its result, when it ends by itself within `timeout`; killed otherwise.
+  NativeResult finish(std::chrono::milliseconds timeout);
+  // Closes its standard input, which tells a task that runs until then to end; its result as above.
+  NativeResult stop(std::chrono::milliseconds timeout);
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+// Runs `binary` to its end; kills it after `timeout`. Throws HostUnable when it cannot be started.
 NativeResult run_native(const std::filesystem::path& binary, const std::map<std::string, std::string>& args,
                         std::chrono::milliseconds timeout);
 

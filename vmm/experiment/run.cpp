@@ -89,6 +89,8 @@ nlohmann::json settings_of(const GuestConfig& guest) {
   return settings;
 }
 
+}  // namespace
+
 void verify_idle(const GuestConfig& guest, const nlohmann::json& hello) {
   if (guest.guest_idle != GuestIdle::kHaltpoll) return;
   const std::string driver = hello.value("idle_driver", std::string("?"));
@@ -100,16 +102,16 @@ void verify_idle(const GuestConfig& guest, const nlohmann::json& hello) {
   }
 }
 
-}  // namespace
-
 Json host_json() {
   utsname names{};
   ::uname(&names);
   std::string model;
+  std::string microcode;
   std::ifstream cpuinfo("/proc/cpuinfo");
   bool hypervisor = false;
   for (std::string line; std::getline(cpuinfo, line) && !line.empty();) {
     if (line.starts_with("model name")) model = line.substr(std::min(line.size(), line.find(':') + 2));
+    if (line.starts_with("microcode")) microcode = line.substr(std::min(line.size(), line.find(':') + 2));
     if (line.starts_with("flags")) hypervisor = line.find(" hypervisor") != std::string::npos;
   }
   Json modules = Json::object();
@@ -122,22 +124,37 @@ Json host_json() {
     }
     if (!error) modules[module] = std::move(parameters);
   }
+  Json mitigations = Json::object();
+  std::error_code error;
+  for (const auto& entry : std::filesystem::directory_iterator("/sys/devices/system/cpu/vulnerabilities", error)) {
+    mitigations[entry.path().filename().string()] = first_line(entry.path());
+  }
+  const auto or_null = [](std::string text) { return text.empty() ? Json(nullptr) : Json(std::move(text)); };
   return {{"kernel", names.release},
           {"cpu", model},
+          {"microcode", or_null(microcode)},
           {"cpus_online", ::sysconf(_SC_NPROCESSORS_ONLN)},
           {"is_itself_a_guest", hypervisor},
+          {"cpufreq_governor", or_null(first_line("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"))},
+          {"mitigations", std::move(mitigations)},
           {"clocksource", first_line("/sys/devices/system/clocksource/clocksource0/current_clocksource")},
           {"kvm_modules", std::move(modules)}};
 }
 
 Json config_json(const GuestConfig& guest, const base::NamedParameters& workload) {
+  Json json = config_json(guest);
+  if (!guest.payload) json["workload"] = {{"name", workload.name}, {"args", workload.parameters}};
+  return json;
+}
+
+Json config_json(const GuestConfig& guest) {
   Json json;
   if (guest.payload) {
     json["payload"] = {{"name", guest.payload->name}, {"args", guest.payload->parameters}};
   } else {
     json["kernel"] =
         guest.kernel.empty() ? Json(std::string("built:") + name_of(guest.flavour)) : Json(guest.kernel.string());
-    json["workload"] = {{"name", workload.name}, {"args", workload.parameters}};
+    json["cmdline"] = guest.cmdline;
   }
   json["cpus"] = guest.cpus;
   json["memory_bytes"] = guest.memory_bytes;

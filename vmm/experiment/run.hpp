@@ -17,8 +17,13 @@ base::ExitStatus exit_status_of(const machine::Stop& stop, std::optional<int> wo
 
 // The options as asked, as JSON for the result document. Pure.
 nlohmann::ordered_json config_json(const GuestConfig& guest, const base::NamedParameters& workload);
+nlohmann::ordered_json config_json(const GuestConfig& guest);
 
-// This host: kernel, CPU model, whether it is itself a guest, KVM modules and their parameters, clock source.
+// That the guest idles as asked, by its hello. Throws HostUnable where its cpuidle driver is another.
+void verify_idle(const GuestConfig& guest, const nlohmann::json& hello);
+
+// This host: kernel, CPU model, microcode, whether it is itself a guest, frequency governor, mitigations, clock source, KVM
+// modules and their parameters.
 nlohmann::ordered_json host_json();
 
 }  // namespace vmm::experiment

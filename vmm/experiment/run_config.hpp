@@ -34,6 +34,7 @@ struct GuestConfig {
   std::optional<std::uint64_t> guest_halt_poll_ns;
   std::optional<std::uint64_t> host_halt_poll_ns;
   std::uint64_t disable_exits = 0;  // KVM_X86_DISABLE_EXITS_* bits
+  bool operator==(const GuestConfig&) const = default;
 };
 
 struct ConsoleConfig {

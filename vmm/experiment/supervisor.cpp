@@ -103,7 +103,7 @@ void Supervisor::loop() {
     }
 
     std::array<pollfd, 3> polls{{{quit_.get(), POLLIN, 0},
-                                 {signals_.get(), POLLIN, 0},
+                                 {config_.read_signals ? signals_.get() : -1, POLLIN, 0},
                                  {stdin_open && input.size() < kInputLimit ? STDIN_FILENO : -1, POLLIN, 0}}};
     const auto wait = std::chrono::ceil<milliseconds>(wake - Clock::now()).count();
     if (::poll(polls.data(), polls.size(), static_cast<int>(std::clamp<long>(wait, 0, 3'600'000))) < 0 &&

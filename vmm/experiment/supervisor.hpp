@@ -24,6 +24,7 @@ class Supervisor {
     std::uint64_t timeout_ms = 0;   // 0: none
     std::uint64_t watchdog_ms = 0;  // 0: none
     std::uint64_t period_ms = 0;    // 0: none
+    bool read_signals = true;
     bool read_stdin = false;
   };
   struct Callbacks {

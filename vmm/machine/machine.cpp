@@ -111,6 +111,7 @@ struct Machine::State {
         tracepoints(stats::Tracepoints::probe()) {}
 
   void create_vm_parts();
+  void set_host_halt_poll_ns(std::uint64_t nanoseconds);
   void create_devices(AgentHandler agent);
   void create_vcpus();
   void run(VcpuSlot& slot, std::latch& attached, std::latch& go);
@@ -167,12 +168,14 @@ void Machine::State::create_vm_parts() {
     require_supported_exits(vm, config.disable_exits);
     vm.disable_exits(config.disable_exits);
   }
-  if (config.host_halt_poll_ns) {
-    if (vm.extension(KVM_CAP_HALT_POLL) == 0) {
-      throw base::HostUnable("--host-halt-poll: this host's KVM has no KVM_CAP_HALT_POLL; Linux 5.10 or later has it");
-    }
-    vm.set_halt_poll_ns(*config.host_halt_poll_ns);
+  if (config.host_halt_poll_ns) set_host_halt_poll_ns(*config.host_halt_poll_ns);
+}
+
+void Machine::State::set_host_halt_poll_ns(std::uint64_t nanoseconds) {
+  if (vm.extension(KVM_CAP_HALT_POLL) == 0) {
+    throw base::HostUnable("--host-halt-poll: this host's KVM has no KVM_CAP_HALT_POLL; Linux 5.10 or later has it");
   }
+  vm.set_halt_poll_ns(nanoseconds);
 }
 
 void Machine::State::create_devices(AgentHandler agent) {
@@ -364,12 +367,18 @@ std::optional<std::vector<stats::VcpuSnapshot>> Machine::snapshot_at_rest() {
   return s.read_all();
 }
 
-void Machine::while_paused(const std::function<void()>& work) {
-  State& s = *state_;
-  const vcpu::Pause pause(s.gate);
-  work();
+void Machine::hold() {
+  state_->gate.pause();
+}
+
+void Machine::release() {
   // So that the guest's soft-lockup watchdog forgives the gap; refused for a guest without a kvmclock, which is fine.
-  for (const auto& slot : s.slots) (void)slot->vcpu.clock_control();
+  for (const auto& slot : state_->slots) (void)slot->vcpu.clock_control();
+  state_->gate.resume();
+}
+
+void Machine::set_host_halt_poll_ns(std::uint64_t nanoseconds) {
+  state_->set_host_halt_poll_ns(nanoseconds);
 }
 
 // ---- The rest ----

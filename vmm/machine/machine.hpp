@@ -70,8 +70,13 @@ class Machine {
   // IRR of its local APIC): the guest could not have counted it yet.
   std::optional<std::vector<stats::VcpuSnapshot>> snapshot_at_rest();
 
-  // Holds the guest while `work` runs, and tells its clocks afterwards (KVM_KVMCLOCK_CTRL).
-  void while_paused(const std::function<void()>& work);
+  // Holds the guest outside KVM_RUN until release(), which tells its clocks (KVM_KVMCLOCK_CTRL). They do not nest; the
+  // end of the VM needs no release().
+  void hold();
+  void release();
+
+  // This VM's halt_poll_ns from now on (KVM_CAP_HALT_POLL). Throws HostUnable where KVM lacks it.
+  void set_host_halt_poll_ns(std::uint64_t nanoseconds);
 
   std::optional<std::uint64_t> tsc_khz() const;
   memory::GuestMemory& memory() noexcept;

@@ -27,6 +27,7 @@ struct TrialResult {
   std::uint64_t trial = 0;
   WorkloadResult workload{};
   std::vector<VcpuSnapshot> vcpus{};  // differences
+  std::uint64_t wall_ns = 0;          // between the marks, on the host's clock
   unsigned begin_attempts = 1;        // marks sent until one was quiet
   unsigned end_attempts = 1;
 };

@@ -54,8 +54,27 @@ TEST(Latency, MicrosecondsFromUnsortedNanoseconds) {
   EXPECT_DOUBLE_EQ(json["max"], 123456.789);
 }
 
+TEST(Latency, BucketsHoldEverySampleOnceAndAreAnEighthWide) {
+  auto samples = one_to(100'000);
+  std::reverse(samples.begin(), samples.end());
+  const auto buckets = nlohmann::json::parse(latency_json(samples)).at("buckets_below_ns");
+  std::uint64_t begin = 1;
+  for (const auto& bucket : buckets) {
+    const auto end = bucket.at(0).get<std::uint64_t>();
+    const auto count = bucket.at(1).get<std::uint64_t>();
+    EXPECT_EQ(count, std::min<std::uint64_t>(end, 100'001) - begin) << "one sample of each value";
+    EXPECT_LE(end - begin, std::max<std::uint64_t>(1, begin / 8));
+    begin = end;
+  }
+  EXPECT_GT(begin, 100'000U);
+  EXPECT_EQ(guest::bucket_end(0), 1U);
+  EXPECT_EQ(guest::bucket_end(15), 16U);
+  EXPECT_EQ(guest::bucket_end(16), 18U);
+}
+
 TEST(Latency, NothingMeasuredIsNullNotZero) {
   const auto json = nlohmann::json::parse(latency_json({}));
+  EXPECT_EQ(json["buckets_below_ns"], nlohmann::json::array());
   EXPECT_EQ(json["count"], 0);
   for (const char* name : {"min", "p50", "p90", "p99", "p999", "max"}) EXPECT_TRUE(json[name].is_null()) << name;
 }

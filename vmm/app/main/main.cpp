@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "app/compare.hpp"
 #include "app/doctor.hpp"
 #include "app/options.hpp"
 #include "app/report.hpp"
@@ -20,7 +21,8 @@ namespace {
 
 struct Execute {
   int operator()(const vmm::app::RunCommand& command) const { return vmm::experiment::run_once(command.config); }
-  int operator()(const vmm::app::CompareCommand& command) const { return vmm::experiment::run_compare(command.config); }
+  int operator()(const vmm::app::CompareCommand& command) const { return vmm::app::compare(command); }
+  int operator()(const vmm::app::CheckCommand& command) const { return vmm::app::check(command); }
   int operator()(const vmm::app::ReportCommand& command) const { return vmm::app::report(command); }
   int operator()(const vmm::app::DoctorCommand& command) const { return vmm::app::doctor(command); }
   int operator()(const vmm::app::ShowText& text) const {
