@@ -4,10 +4,15 @@
 #include <algorithm>
 #include <array>
 #include <filesystem>
+#include <fmt/format.h>
 #include <fstream>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <random>
+#include <set>
 #include <signal.h>
+#include <thread>
+#include <unistd.h>
 
 #include "../integration/vmm_process.hpp"
 
@@ -59,7 +64,7 @@ TEST(LinuxGuest, SpinningRemovesHltExitsAndIpis) {
   std::string name = (std::filesystem::temp_directory_path() / "vmm-compare-XXXXXX").string();
   ASSERT_NE(::mkdtemp(name.data()), nullptr);
   const std::string path = name + "/compare.json";
-  VmmProcess process({"compare", "--guest-spin=0,2ms,20ms", "--repetitions=3", "--seed=1",
+  VmmProcess process({"compare", "--guest-spin=0,2ms,20ms", "--blocks=3", "--seed=1",
                       "--workload=tcp-pingpong:iterations=2000", "--stats=" + path, "--timeout=900"});
   ASSERT_EQ(process.wait(std::chrono::seconds(900)), 0) << process.standard_error();
   std::ifstream file(path);
@@ -69,6 +74,7 @@ TEST(LinuxGuest, SpinningRemovesHltExitsAndIpis) {
   };
   std::map<std::string, Arm> arms;
   for (const json& trial : document.at("trials")) {
+    EXPECT_EQ(trial.at("valid"), true) << trial.value("invalid_because", json()).dump();
     Arm& arm = arms[trial.at("arm")];
     arm.seconds.push_back(trial.at("seconds"));
     if (trial.at("vcpus").empty()) continue;
@@ -83,9 +89,9 @@ TEST(LinuxGuest, SpinningRemovesHltExitsAndIpis) {
     std::ranges::sort(v);
     return v.at(v.size() / 2);
   };
-  const Arm& none = arms.at("guest, idle_spin=0us");
-  const Arm& spin = arms.at("guest, idle_spin=20000us");
-  const Arm& short_spin = arms.at("guest, idle_spin=2000us");
+  const Arm& none = arms.at("guest-spin=0");
+  const Arm& spin = arms.at("guest-spin=20ms");
+  const Arm& short_spin = arms.at("guest-spin=2ms");
   ASSERT_EQ(none.seconds.size(), 3U);
   ASSERT_EQ(spin.seconds.size(), 3U);
   std::cout << process.standard_output();
@@ -108,6 +114,135 @@ TEST(LinuxGuest, SpinningRemovesHltExitsAndIpis) {
     std::cout << "time not judged: the host's own trials took " << least << " to " << most << " s\n";
   }
   std::filesystem::remove_all(name);
+}
+
+// Every policy that this host can have, one short trial each: what is asked shows.
+TEST(LinuxGuest, EveryPollingPolicyIsProvenByItsEffect) {
+  const std::filesystem::path directory = std::filesystem::temp_directory_path() / fmt::format("policies-{}", ::getpid());
+  std::filesystem::create_directory(directory);
+  const std::string toml = directory / "policies.toml";
+  std::ofstream(toml) << R"(
+workload = "tcp-pingpong:iterations=200"
+blocks = 1
+[[arm]]
+name = "none"
+[[arm]]
+name = "guest spin"
+guest-spin = "10ms"
+[[arm]]
+name = "host poll"
+host-halt-poll = "10ms"
+[[arm]]
+name = "haltpoll"
+guest-idle = "haltpoll"
+guest-halt-poll = "10ms"
+[[arm]]
+name = "idle=poll"
+guest-idle = "poll"
+[[arm]]
+name = "HLT pass-through"
+disable-exits = "hlt"
+)";
+  const std::string path = directory / "policies.json";
+  VmmProcess process({"compare", toml, "--seed=1", "--stats=" + path, "--timeout=300"});
+  ASSERT_EQ(process.wait(std::chrono::seconds(400)), 0) << process.standard_error();
+  std::ifstream file(path);
+  const json document = json::parse(file);
+  EXPECT_EQ(document.at("partial"), false);
+  std::map<std::string, json> trials;
+  for (const json& trial : document.at("trials")) {
+    EXPECT_EQ(trial.at("valid"), true) << trial.dump();
+    trials[trial.at("arm")] = trial;
+  }
+  ASSERT_EQ(trials.size(), 7U) << "six and the null control";
+  const auto sum = [&](const char* arm, const char* counter) { return counter_sum(trials.at(arm), counter).value(); };
+  EXPECT_GT(sum("none", "hlt_exits"), 200U);
+  EXPECT_EQ(sum("none", "halt_polls_attempted"), 0U);
+  EXPECT_GT(sum("guest spin", "guest_spin_hits"), 200U);
+  EXPECT_GT(sum("host poll", "halt_polls_attempted"), 0U);
+  EXPECT_EQ(sum("haltpoll", "halt_polls_attempted"), 0U) << "off by guest";
+  EXPECT_EQ(sum("idle=poll", "hlt_exits"), 0U);
+  EXPECT_EQ(sum("HLT pass-through", "hlt_exits"), 0U);
+  std::filesystem::remove_all(directory);
+}
+
+TEST(LinuxGuest, AnInterruptedCompareWritesWhatThereIsAndResumes) {
+  const std::filesystem::path directory = std::filesystem::temp_directory_path() / fmt::format("resume-{}", ::getpid());
+  std::filesystem::create_directory(directory);
+  const std::string path = directory / "compare.json";
+  const std::vector<std::string> arguments = {"compare",  "--guest-spin=0,5ms",        "--blocks=3",
+                                              "--seed=5", "--workload=idle:seconds=1", "--stats=" + path};
+  const auto read = [&] {
+    std::ifstream file(path);
+    return json::parse(file);
+  };
+  VmmProcess first(arguments);
+  const auto measuring = [&] { return first.standard_error().find("block 0") != std::string::npos; };
+  ASSERT_TRUE(first.wait_until(measuring, std::chrono::seconds(120))) << first.standard_error();
+  ASSERT_EQ(::kill(first.pid(), SIGINT), 0);
+  EXPECT_EQ(first.wait(std::chrono::seconds(60)), 130) << first.standard_error();
+  const json partial = read();
+  EXPECT_EQ(partial.at("partial"), true);
+  const std::size_t had = partial.at("trials").size();
+  EXPECT_GE(had, 1U);
+  EXPECT_LT(had, 12U);
+  EXPECT_THAT(first.standard_output(), HasSubstr("! partial"));
+
+  std::vector<std::string> again = arguments;
+  again.emplace_back("--resume");
+  VmmProcess second(again);
+  EXPECT_EQ(second.wait(std::chrono::seconds(200)), 0) << second.standard_error();
+  const json whole = read();
+  EXPECT_EQ(whole.at("partial"), false);
+  ASSERT_EQ(whole.at("trials").size(), 12U) << "host, two arms and the control, three blocks";
+  std::set<std::pair<std::string, int>> keys;
+  for (const json& trial : whole.at("trials")) keys.emplace(trial.at("arm"), trial.at("block"));
+  EXPECT_EQ(keys.size(), 12U);
+  for (std::size_t i = 0; i < had; ++i) EXPECT_EQ(whole.at("trials").at(i), partial.at("trials").at(i)) << "kept";
+
+  again[1] = "--guest-spin=0,6ms";
+  VmmProcess other(again);
+  EXPECT_EQ(other.wait(std::chrono::seconds(60)), 2);
+  EXPECT_THAT(other.standard_error(), HasSubstr("another comparison"));
+  std::filesystem::remove_all(directory);
+}
+
+// SIGKILL at ten moments of one comparison: its file is absent or a whole document, and --resume ends with every trial.
+TEST(LongCompare, KilledAtTenMomentsIsAbsentOrValidAndResumes) {
+  const std::filesystem::path directory = std::filesystem::temp_directory_path() / fmt::format("killed-{}", ::getpid());
+  std::filesystem::create_directory(directory);
+  const std::string path = directory / "compare.json";
+  const std::vector<std::string> arguments = {
+      "compare", "--guest-spin=0,5ms", "--blocks=6", "--seed=5", "--workload=tcp-pingpong:iterations=20", "--stats=" + path,
+      "--resume"};
+  std::mt19937 random(20261201);
+  std::size_t seen = 0;
+  for (int kill = 0; kill < 10; ++kill) {
+    VmmProcess process(arguments);
+    const auto delay = std::chrono::milliseconds(500 + random() % 6000);
+    std::this_thread::sleep_for(delay);
+    ASSERT_EQ(::kill(process.pid(), SIGKILL), 0);
+    (void)process.wait(std::chrono::seconds(30));
+    if (!std::filesystem::exists(path)) continue;
+    std::ifstream file(path);
+    const json document = json::parse(file);  // throws: half-written
+    EXPECT_EQ(document.at("schema"), "vmm.compare/1");
+    EXPECT_GE(document.at("trials").size(), seen) << "nothing that was there is lost";
+    seen = document.at("trials").size();
+    std::cout << "killed after " << delay.count() << " ms: " << seen << " trials\n";
+  }
+  VmmProcess last(arguments);
+  ASSERT_EQ(last.wait(std::chrono::seconds(300)), 0) << last.standard_error();
+  std::ifstream file(path);
+  const json document = json::parse(file);
+  std::set<std::pair<std::string, int>> keys;
+  for (const json& trial : document.at("trials")) keys.emplace(trial.at("arm"), trial.at("block"));
+  EXPECT_EQ(keys.size(), 24U);
+  EXPECT_EQ(document.at("trials").size(), 24U);
+  int files = 0;
+  for (const auto& entry : std::filesystem::directory_iterator(directory)) files += entry.exists() ? 1 : 0;
+  EXPECT_LE(files, 11) << "at most the killed one's temporary each time";
+  std::filesystem::remove_all(directory);
 }
 
 TEST(LinuxGuest, SeesAllItsCpus) {

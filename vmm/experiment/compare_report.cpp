@@ -94,8 +94,9 @@ std::string ratio_table(const Analysis& analysis, std::size_t width) {
 std::string legend(const Analysis& analysis) {
   std::string out = fmt::format(
       "{}: medians over {} blocks of one trial an arm in random order (seed {}); 95 %: of the median.\n"
-      "of host: the host's time / this time.  HLT n, IPI n: HLT exits of vCPU n (KVM's halt_exits), call-function and\n"
-      "reschedule IPIs injected into it ({}), of one trial.  CPU us: the vCPU threads on a CPU, an operation.\n"
+      "of host: the host's time / this time.  HLT n: HLT exits of vCPU n in a trial (KVM's halt_exits).\n"
+      "IPI n: call-function and reschedule IPIs injected into vCPU n ({}).\n"
+      "CPU us: the vCPU threads on a CPU, for each operation.\n"
       "time: this / {}, block by block.  better, worse: its interval excludes 1; equivalent: inside 0.95 to 1.05.\n",
       analysis.workload, analysis.blocks, analysis.seed,
       analysis.ipis_by_guest ? "g: the guest's own /proc/interrupts" : "tracepoint kvm_apic_accept_irq",

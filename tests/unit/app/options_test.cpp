@@ -53,12 +53,36 @@ TEST(Options, TheConsole) {
   EXPECT_EQ(file.file, "log");
 }
 
-TEST(Options, CompareTakesAListOfSpins) {
-  const auto config =
-      std::get<CompareCommand>(parse_command_line({"compare", "--guest-spin=0,50us,best", "--repetitions=5"})).config;
-  EXPECT_THAT(config.arms, ::testing::ElementsAre(Arm{Arm::Kind::kHost, 0}, Arm{Arm::Kind::kGuest, 0},
-                                                  Arm{Arm::Kind::kGuest, 50}, Arm{Arm::Kind::kBest, 0}));
-  EXPECT_EQ(config.repetitions, 5U);
+std::vector<std::string> arms(const std::vector<std::string>& arguments) {
+  const Command command = parse_command_line(arguments);  // outlives the loop over its part
+  std::vector<std::string> names;
+  for (const Arm& arm : std::get<CompareCommand>(command).config.comparison.arms) names.push_back(arm.name);
+  return names;
+}
+
+TEST(Options, CompareIsThePresetOrAGridOrAFile) {
+  EXPECT_THAT(arms({"compare", "--guest-spin=0,50us", "--blocks=5"}),
+              ::testing::ElementsAre("host", "guest-spin=0", "guest-spin=50us", "guest-spin=0 (again)"));
+  EXPECT_EQ(arms({"compare"}), arms({"compare", "--preset=seed"}));
+  EXPECT_EQ(arms({"compare", "--cpus=4"}), arms({"compare", "--preset=seed"})) << "an option that is no list";
+  EXPECT_THAT(arms({"compare", "--preset", "polling"}), ::testing::Contains("HLT pass-through"));
+  const auto command = std::get<CompareCommand>(parse_command_line(
+      {"compare", "x.toml", "--blocks=9", "--workload=idle", "--stats=r.json", "--resume", "--seed=3", "--csv=-"}));
+  EXPECT_EQ(command.file, "x.toml");
+  EXPECT_EQ(command.blocks, 9U);
+  EXPECT_EQ(command.workload->name, "idle");
+  EXPECT_TRUE(command.config.resume);
+  EXPECT_EQ(command.config.seed, 3U);
+  EXPECT_EQ(std::get<CompareCommand>(parse_command_line({"compare", "--blocks=9"})).config.comparison.blocks, 9U);
+}
+
+TEST(Options, CheckTakesLimits) {
+  const auto command = std::get<CheckCommand>(
+      parse_command_line({"check", "a.json", "b.json", "--max", "hlt_exits_per_op=+5%", "--max=seconds=+20%"}));
+  ASSERT_EQ(command.limits.size(), 2U);
+  EXPECT_DOUBLE_EQ(command.limits[1].share, 0.2);
+  EXPECT_EQ(command.baseline, "a.json");
+  EXPECT_EQ(std::get<ReportCommand>(parse_command_line({"report", "a.json", "-o", "a.html"})).html, "a.html");
 }
 
 TEST(Options, HelpIsAnAnswerNotAnError) {
@@ -67,7 +91,7 @@ TEST(Options, HelpIsAnAnswerNotAnError) {
        {"--guest-spin", "--host-halt-poll", "--stats", "--payload", "doctor", "compare", "report"}) {
     EXPECT_THAT(text, HasSubstr(option));
   }
-  EXPECT_THAT(std::get<ShowText>(parse_command_line({"compare", "--help"})).text, HasSubstr("--repetitions"));
+  EXPECT_THAT(std::get<ShowText>(parse_command_line({"compare", "--help"})).text, HasSubstr("--blocks"));
 }
 
 TEST(Options, RefusalsAreBadInput) {
@@ -87,6 +111,18 @@ TEST(Options, RefusalsAreBadInput) {
                                                      {"doctor", "--cpus=1"},
                                                      {"report"},
                                                      {"compare", "--guest-spin=0,0"},
+                                                     {"compare", "--blocks=0"},
+                                                     {"compare", "--blocks=1001"},
+                                                     {"compare", "--preset=none"},
+                                                     {"compare", "--preset=seed", "x.toml"},
+                                                     {"compare", "--preset=polling", "--guest-spin=1"},
+                                                     {"check", "a.json"},
+                                                     {"check", "a", "b", "--max=hlt_exits_per_op"},
+                                                     {"check", "a", "b", "--max=hlt_exits_per_op=-5%"},
+                                                     {"check", "a", "b", "--max=hlt_exits_per_op=5"},
+                                                     {"check", "a", "b", "--max=colour=5%"},
+                                                     {"--payload=ipi-pingpong", "--workload=idle"},
+                                                     {"--kernel="},
                                                      {"--pin=0"}};
   for (const auto& arguments : bad) {
     EXPECT_THROW((void)parse_command_line(arguments), base::BadInput) << arguments.front();

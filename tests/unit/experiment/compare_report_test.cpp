@@ -1,100 +1,198 @@
 // SPDX-License-Identifier: Apache-2.0
+// What is said of a result: analysis, tables, CSV, page.
 #include "experiment/compare_report.hpp"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "base/error.hpp"
-#include "experiment/compare.hpp"
+#include "experiment/html_report.hpp"
+#include "experiment/markup.hpp"
+#include "result_documents.hpp"
 
 namespace vmm::experiment {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
 
-Json value(std::optional<std::uint64_t> number) {
-  return {{"value", number ? Json(*number) : Json(nullptr)}, {"unit", "count"}, {"source", "tracepoint"}};
+const ArmAnalysis& arm_of(const Analysis& analysis, const char* name) {
+  return *std::ranges::find(analysis.arms, name, &ArmAnalysis::name);
 }
 
-Json trial(const std::string& arm, double seconds, std::optional<std::uint64_t> hlt, std::optional<std::uint64_t> ipi) {
-  Json json{{"arm", arm}, {"seconds", seconds}, {"vcpus", Json::array()}};
-  if (arm == "host") return json;
-  json["vcpus"].push_back({{"id", 0},
-                           {"counters",
-                            {{"hlt_exits", value(hlt)},
-                             {"ipi_injected_call_function", value(ipi)},
-                             {"ipi_injected_reschedule", value(ipi ? std::optional<std::uint64_t>(1) : std::nullopt)},
-                             {"guest_ipi_call_function", value(77)},
-                             {"guest_ipi_reschedule", value(0)}}}});
-  return json;
+double metric(const ArmAnalysis& arm, Metric which) {
+  return arm.medians.at(static_cast<std::size_t>(which)).value();
 }
 
-Json document(std::optional<std::uint64_t> ipi = 40) {
-  Json json{{"schema", kCompareSchema}, {"seed", 7}};
-  json["config"]["workload"]["name"] = "tcp-pingpong";
-  json["arms"] = {{{"name", "host"}}, {{"name", "guest, idle_spin=0us"}}};
-  json["trials"] = {trial("host", 5, {}, {}),
-                    trial("host", 4, {}, {}),
-                    trial("host", 6, {}, {}),
-                    trial("guest, idle_spin=0us", 10, 1000, 40),
-                    trial("guest, idle_spin=0us", 8, 900, 50),
-                    trial("guest, idle_spin=0us", 11, 1100, ipi)};
-  return json;
+TEST(Analysis, RatiosAndVerdictsByBlock) {
+  const Analysis analysis = analyse(result_document());
+  const ArmAnalysis& spin = arm_of(analysis, "spin");
+  EXPECT_NEAR(spin.to_baseline->median, 0.8, 0.005);
+  EXPECT_EQ(spin.verdict, stats::Verdict::kBetter);
+  EXPECT_NEAR(spin.to_host->median, 1.6, 0.01);
+  EXPECT_EQ(spin.shown, "spin: 5ms");
+  EXPECT_EQ(arm_of(analysis, "none (again)").verdict, stats::Verdict::kEquivalent);
+  EXPECT_FALSE(arm_of(analysis, "none").to_baseline) << "the baseline has no ratio to itself";
+  EXPECT_EQ(analysis.blocks, 8U);
+  EXPECT_TRUE(analysis.warnings.empty());
 }
 
-TEST(CompareTable, ShowsMediansAndTheShareOfTheHostsSpeed) {
-  const std::string table = compare_table(document());
-  EXPECT_THAT(table, HasSubstr("of host"));
-  EXPECT_THAT(table, HasSubstr("host                            5.000     4.00..6.00   100.0%"));
-  EXPECT_THAT(table, HasSubstr("guest, idle_spin=0us           10.000    8.00..11.00    50.0%     1000      41"));
-  EXPECT_THAT(table, HasSubstr("seed 7"));
+TEST(Analysis, CountersAddUpOverVcpusAndAreDividedByOperations) {
+  const Analysis analysis = analyse(result_document());
+  EXPECT_DOUBLE_EQ(metric(arm_of(analysis, "none"), Metric::kIpis), (40 + 1 + 80 + 1) / 1000.0);
+  EXPECT_DOUBLE_EQ(metric(arm_of(analysis, "none (again)"), Metric::kHltExits), 3.0);
+  EXPECT_DOUBLE_EQ(metric(arm_of(analysis, "none"), Metric::kCpuOnUs), 1000.0);
+  EXPECT_DOUBLE_EQ(metric(arm_of(analysis, "none"), Metric::kLatencyP99Us), 20.0);
+  EXPECT_FALSE(arm_of(analysis, "none").medians.at(static_cast<std::size_t>(Metric::kLatencyP999Us))) << "null in a trial";
+  EXPECT_EQ(arm_of(analysis, "none (again)").vcpus.at(1).hlt_exits, 2000);
 }
 
-TEST(CompareTable, AnUnknownIpiCountFallsBackToTheGuestsOwnAndSaysSo) {
-  const std::string table = compare_table(document(std::nullopt));
-  EXPECT_THAT(table, AllOf(HasSubstr("IPI 0g"), HasSubstr("      77\n"), HasSubstr("/proc/interrupts")));
-  EXPECT_THAT(compare_table(document()), Not(HasSubstr("IPI 0g")));
-}
-
-TEST(CompareTable, UnknownIsADashNeverZero) {
-  Json json = document();
-  for (Json& t : json["trials"]) {
-    if (!t["vcpus"].empty()) t["vcpus"][0]["counters"]["hlt_exits"]["value"] = nullptr;
+TEST(Analysis, ANullControlThatDiffersIsSaidFirst) {
+  Json document = result_document();
+  for (Json& trial : document["trials"]) {
+    if (trial["arm"] == "none (again)") trial["seconds"] = trial["seconds"].get<double>() * 1.1;
   }
-  EXPECT_THAT(compare_table(json), HasSubstr("50.0%        -      41"));
+  EXPECT_THAT(analyse(document).warnings, ::testing::ElementsAre(HasSubstr("null control differs")));
+  EXPECT_TRUE(compare_table(document).starts_with("! the null control differs"));
 }
 
-TEST(CompareTable, RefusesWhatIsNoResult) {
-  EXPECT_THROW((void)compare_table(Json::array()), base::BadInput);
-  EXPECT_THROW((void)compare_table(Json{{"schema", "vmm.run/1"}}), base::BadInput);
-  EXPECT_THROW((void)compare_table(Json{{"schema", kCompareSchema}}), base::BadInput);
-  Json no_trials = document();
-  no_trials["trials"] = Json::array();
-  EXPECT_THROW((void)compare_table(no_trials), base::BadInput);
-  Json text = document();
-  text["trials"][0]["seconds"] = "five";
-  EXPECT_THROW((void)compare_table(text), base::BadInput);
+TEST(Analysis, AnInvalidTrialIsShownAndNotCounted) {
+  Json document = result_document();
+  Json& trial = document["trials"][2];
+  ASSERT_EQ(trial["arm"], "spin");
+  trial["valid"] = false;
+  trial["invalid_because"] = {"idle_spin: asked 5ms, seen 0"};
+  trial["seconds"] = 1e6;
+  const Analysis analysis = analyse(document);
+  EXPECT_EQ(arm_of(analysis, "spin").valid, 7U);
+  EXPECT_LT(metric(arm_of(analysis, "spin"), Metric::kSeconds), 12);
+  EXPECT_EQ(arm_of(analysis, "spin").to_baseline->blocks, 7U);
+  EXPECT_THAT(compare_table(document), HasSubstr("! 1 of 8 trials of 'spin' are invalid and not counted: idle_spin"));
 }
 
-TEST(Median, OfEvenAndOddCounts) {
-  EXPECT_EQ(median({3, 1, 2}), 2);
-  EXPECT_EQ(median({4, 1, 2, 3}), 2.5);
-  EXPECT_EQ(median({7}), 7);
+TEST(Analysis, OneUnknownCounterMakesTheMedianUnknownNeverZero) {
+  Json document = result_document();
+  document["trials"][1]["vcpus"][0]["counters"]["hlt_exits"]["value"] = nullptr;
+  const Analysis analysis = analyse(document);
+  EXPECT_FALSE(arm_of(analysis, "none").medians.at(static_cast<std::size_t>(Metric::kHltExits)));
+  EXPECT_FALSE(arm_of(analysis, "none").vcpus.at(0).hlt_exits);
+  EXPECT_TRUE(arm_of(analysis, "none").vcpus.at(1).hlt_exits);
 }
 
-TEST(SpinArms, AreTheHostAndWhatWasAsked) {
-  const auto arms = parse_spin_arms("0,50us,1ms,best");
-  ASSERT_EQ(arms.size(), 5U);
-  EXPECT_EQ(arms[0].kind, Arm::Kind::kHost);
-  EXPECT_EQ(arms[2].spin_us, 50U);
-  EXPECT_EQ(arms[3].spin_us, 1000U);
-  EXPECT_EQ(arms[4].kind, Arm::Kind::kBest);
-  for (const char* bad : {"", "0,0", "best,best", "50us,50", "1500ns", "2s", "x", "0,"}) {
-    EXPECT_THROW((void)parse_spin_arms(bad), base::BadInput) << bad;
+TEST(Analysis, AnUnknownIpiCountFallsBackToTheGuestsOwnForAllAndSaysSo) {
+  Json document = result_document();
+  document["trials"][1]["vcpus"][0]["counters"]["ipi_injected_call_function"]["value"] = nullptr;
+  EXPECT_TRUE(analyse(document).ipis_by_guest);
+  EXPECT_DOUBLE_EQ(metric(arm_of(analyse(document), "spin"), Metric::kIpis), 2 * 77 / 1000.0);
+  EXPECT_THAT(compare_table(document), AllOf(HasSubstr("IPI 0g"), HasSubstr("/proc/interrupts")));
+  EXPECT_THAT(compare_table(result_document()), Not(HasSubstr("IPI 0g")));
+}
+
+TEST(Analysis, FewBlocksHaveNoVerdict) {
+  const Analysis analysis = analyse(result_document(5));
+  EXPECT_FALSE(arm_of(analysis, "spin").to_baseline->interval);
+  EXPECT_EQ(arm_of(analysis, "spin").verdict, stats::Verdict::kInconclusive);
+  EXPECT_THAT(compare_table(result_document(5)), AllOf(HasSubstr("min..max"), HasSubstr("no verdict")));
+}
+
+TEST(Analysis, PartialAndLeftOutAreSaid) {
+  Json document = result_document();
+  document["partial"] = true;
+  document["guest_restarts"] = {"triple fault"};
+  document["arms"].push_back({{"name", "mwait"}, {"host", false}, {"left_out", "no MWAIT here"}});
+  EXPECT_THAT(compare_table(document), AllOf(HasSubstr("! partial"), HasSubstr("! without 'mwait': no MWAIT here"),
+                                             HasSubstr("crashed 1 times"), HasSubstr("over 8 blocks")));
+}
+
+TEST(Analysis, RefusesWhatIsNoResult) {
+  const auto refused = [](const auto& damage) {
+    Json document = result_document();
+    damage(document);
+    EXPECT_THROW((void)compare_table(document), base::BadInput) << document.dump().substr(0, 200);
+    EXPECT_THROW((void)compare_csv(document), base::BadInput);
+  };
+  refused([](Json& d) { d = Json::array(); });
+  refused([](Json& d) { d = {{"schema", "vmm.run/1"}}; });
+  refused([](Json& d) { d = {{"schema", kCompareSchema}}; });
+  refused([](Json& d) { d["trials"] = 3; });
+  refused([](Json& d) { d["arms"] = Json::array(); });
+  refused([](Json& d) { d["arms"].push_back(d["arms"][0]); });
+  refused([](Json& d) { d["trials"][0]["arm"] = "nobody"; });
+  refused([](Json& d) { d["trials"][0]["seconds"] = "five"; });
+  refused([](Json& d) { d["trials"][0]["vcpus"] = 3; });
+  refused([](Json& d) { d["arms"][0]["name"] = 3; });
+}
+
+TEST(Analysis, ATrialWithoutTimeIsInvalidEvenIfItSaysOtherwise) {
+  for (const Json& seconds : {Json(nullptr), Json(0), Json(-5)}) {
+    Json document = result_document();
+    document["trials"][1]["seconds"] = seconds;
+    EXPECT_EQ(arm_of(analyse(document), "none").valid, 7U) << seconds;
   }
+}
+
+TEST(Table, TheSeedsShapeThenRatios) {
+  const std::string table = compare_table(result_document());
+  EXPECT_THAT(table, HasSubstr("of host   HLT 0   IPI 0   HLT 1   IPI 1\n"));
+  EXPECT_THAT(table, HasSubstr("50.0%    1002      41    2003      81\n"));
+  EXPECT_THAT(table, HasSubstr("against none"));
+  EXPECT_THAT(table, HasSubstr("(baseline)"));
+  EXPECT_THAT(table, HasSubstr("better"));
+  for (std::size_t at = 0; at < table.size();) {
+    const std::size_t end = table.find('\n', at);
+    EXPECT_LE(end - at, 120U) << table.substr(at, end - at);
+    at = end + 1;
+  }
+}
+
+TEST(Table, AHostileNameCannotCommandTheTerminal) {
+  Json document = result_document();
+  const std::string name = "evil\x1b[2J";
+  document["arms"][2]["name"] = name;
+  for (Json& trial : document["trials"]) {
+    if (trial["arm"] == "spin") trial["arm"] = name;
+  }
+  EXPECT_THAT(compare_table(document), AllOf(HasSubstr("evil?[2J"), Not(HasSubstr("\x1b"))));
+}
+
+TEST(Csv, ALineATrialWithEmptyCellsForUnknown) {
+  Json document = result_document(1);
+  document["trials"][1]["arm"] = "none";
+  const std::string csv = compare_csv(document);
+  EXPECT_TRUE(csv.starts_with("arm,block,position,valid,seconds,hlt_exits_per_op,"));
+  EXPECT_THAT(csv, HasSubstr("\"host\",0,1,true,5,,"));
+  EXPECT_THAT(csv, HasSubstr("\"none\",0,0,true,10,3,0.122,1000,,"));
+  EXPECT_EQ(std::ranges::count(csv, '\n'), 5);
+}
+
+TEST(Page, HasPlotsWithTextAndNoScript) {
+  const std::string page = html_report(result_document());
+  EXPECT_THAT(page, AllOf(HasSubstr("<!DOCTYPE html>"), HasSubstr("role=\"img\" aria-label=\""), HasSubstr("</html>"),
+                          Not(HasSubstr("<script")), Not(HasSubstr("http-equiv")), HasSubstr("prefers-color-scheme:dark")));
+  std::size_t plots = 0;
+  for (std::size_t at = 0; (at = page.find("<svg", at)) != std::string::npos; ++at) ++plots;
+  EXPECT_EQ(plots, 5U);
+  // Addresses only name namespaces; nothing is fetched.
+  EXPECT_THAT(page, AllOf(Not(HasSubstr("src=")), Not(HasSubstr("@import")), Not(HasSubstr("<link"))));
+}
+
+TEST(Page, AHostileNameReachesNeitherGnuplotNorThePage) {
+  EXPECT_EQ(plot_label("`touch x`'\"$(x)\n\\a"), "?touch x???" "?(x)?" "?a");
+  Json document = result_document();
+  const std::string name = "'\n`touch /tmp/evil`\"<script>alert(1)</script>";
+  document["arms"][2]["name"] = name;
+  for (Json& trial : document["trials"]) {
+    if (trial["arm"] == "spin") trial["arm"] = name;
+  }
+  document["host"]["cpu"] = "<img src=x onerror=alert(1)>";
+  EXPECT_THAT(html_report(document), AllOf(Not(HasSubstr("<script")), Not(HasSubstr("<img"))));
+}
+
+TEST(Markup, EscapesAndReplaces) {
+  EXPECT_EQ(escape_markup("a<b>&\"'\n"), "a&lt;b&gt;&amp;&quot;&#39;?");
+  EXPECT_EQ(escape_markup("\xff" "a"), "\xef\xbf\xbd" "a");
+  EXPECT_EQ(escape_markup("µs \\ \x7f"), "µs \\ ?");
 }
 
 }  // namespace
