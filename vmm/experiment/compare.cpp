@@ -161,9 +161,12 @@ class Course {
   void run() {
     runner_.boot();
     record_["guests"] = runner_.guests_json();
+    const auto notes = runner_.notes();
     for (std::size_t i = 0; i < comparison_.arms.size(); ++i) {
       const auto reason = runner_.left_out().find(comparison_.arms[i].name);
       record_.arm(i)["left_out"] = reason == runner_.left_out().end() ? Json(nullptr) : Json(reason->second);
+      const auto note = notes.find(comparison_.arms[i].name);
+      record_.arm(i)["note"] = note == notes.end() ? Json(nullptr) : Json(note->second);
     }
     warm_up();
     explore();
@@ -180,7 +183,8 @@ class Course {
       throw ComparisonEnded({machine::Stop::Kind::kInterrupted, fmt::format("ended by {}", ::strsignal(signal)),
                              static_cast<std::uint32_t>(signal)});
     }
-    Json measured = runner_.run(arm);
+    // Recording gaps costs the guest a little: in warm-up trials only.
+    Json measured = runner_.run(arm, std::string_view(list) == "warm_up");
     key.update(measured);
     record_["guest_restarts"] = runner_.restarts();
     record_[list].push_back(std::move(key));
@@ -218,21 +222,25 @@ class Course {
       if (!arm.host) seen.push_back(boot);
       ++planned_;
       // Another boot than the one on record, after --resume, needs a warm-up of its own.
-      if (record_.find("warm_up", {{"arm", arm.name}}) != nullptr) (void)runner_.run(arm);
+      if (record_.find("warm_up", {{"arm", arm.name}}) != nullptr) (void)runner_.run(arm, true);
       (void)trial("warm_up", arm, {{"arm", arm.name}});
     }
   }
 
-  // The p90 of the baseline's idle gaps, all vCPUs; as the histogram has it, an upper bound.
+  // The p90 of the idle gaps of the baseline's guest, the longest of its vCPUs; an upper bound, as the histogram has it.
   std::uint64_t gap_p90_ns() {
     std::uint64_t longest = 0;
+    const auto baseline = std::ranges::find(comparison_.arms, comparison_.baseline, &Arm::name);
     for (const Json& warm : record_["warm_up"]) {
+      const auto arm = std::ranges::find(comparison_.arms, warm.at("arm").get<std::string>(), &Arm::name);
+      if (arm == comparison_.arms.end() || arm->host || boot_config(arm->guest) != boot_config(baseline->guest)) continue;
       for (const Json& vcpu : warm.at("vcpus")) {
         const auto p90 = vcpu.value(Json::json_pointer("/histograms/guest_idle_gap_ns/p90_below"), Json());
         if (p90.is_number_unsigned()) longest = std::max(longest, p90.get<std::uint64_t>());
       }
-      if (longest != 0) return longest;
     }
+    if (longest != 0) return longest;
+    progress("the guest recorded no idle gaps: a guess takes their place");
     return kGapUnknownNs;
   }
 

@@ -169,6 +169,7 @@ ArmAnalysis describe_arm(const Json& arm) {
   result.host = arm.value("host", result.name == "host");
   result.null_of = text_in(arm, "null_of");
   if (const std::string reason = text_in(arm, "left_out"); !reason.empty()) result.left_out = reason;
+  if (const std::string note = text_in(arm, "note"); !note.empty()) result.note = note;
   if (const auto found = number_in(arm, "found_ns"); found && *found < 1e12) {
     result.shown += ": " + base::format_duration_ns(static_cast<std::uint64_t>(*found));
   }
@@ -187,6 +188,7 @@ void warn(Analysis& analysis) {
   }
   for (const ArmAnalysis& arm : analysis.arms) {
     if (arm.left_out) analysis.warnings.push_back(fmt::format("without '{}': {}", arm.name, *arm.left_out));
+    if (arm.note) analysis.warnings.push_back(fmt::format("'{}': {}", arm.name, *arm.note));
     if (!arm.invalid.empty()) {
       analysis.warnings.push_back(fmt::format("{} of {} trials of '{}' are invalid and not counted: {}",
                                               arm.invalid.size(), arm.invalid.size() + arm.valid, arm.name,

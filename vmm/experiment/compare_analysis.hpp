@@ -56,6 +56,7 @@ struct ArmAnalysis {
   bool host = false;
   std::string null_of;
   std::optional<std::string> left_out;  // the reason
+  std::optional<std::string> note;      // what a reader must know of it on that host
   std::size_t valid = 0;
   std::vector<std::string> invalid;     // a line for each trial that proved not to be what it claims
   std::vector<double> seconds;          // of the valid trials, in the order of their blocks

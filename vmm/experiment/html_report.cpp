@@ -44,7 +44,7 @@ table{border-collapse:collapse;font-variant-numeric:tabular-nums;font-size:.92re
 th,td{padding:.3rem .6rem;border-bottom:1px solid var(--line);text-align:right;white-space:nowrap}
 th:first-child,td:first-child{text-align:left}
 figure{margin:1rem 0}figcaption{color:var(--soft);font-size:.92rem}
-figure svg{max-width:100%;height:auto;color:var(--text)}
+figure svg{max-width:100%;min-width:36rem;height:auto;color:var(--text)}
 pre{overflow-x:auto;background:var(--box);padding:.8rem;font-size:.8rem}
 dl{display:grid;grid-template-columns:max-content 1fr;gap:.2rem .8rem}dt{color:var(--soft)}dd{margin:0;overflow-wrap:anywhere}
 )";
@@ -121,7 +121,7 @@ std::string bars_plot(std::span<const ArmAnalysis* const> arms) {
     data += fmt::format("{} {} {}\n", i, value(Metric::kHltExits), value(Metric::kIpis));
   }
   return preamble(rows_height(arms.size()) + 20) + "$rows << END\n" + data + "END\n" + row_labels(arms) +
-         "set key top right\nset xrange [0:*]\nset xlabel 'events an operation, both vCPUs'\nset style fill solid\n"
+         "set key outside top right horizontal\nset xrange [0:*]\nset xlabel 'events an operation, both vCPUs'\nset style fill solid\n"
          "plot $rows using ($2/2):($1-0.18):($2/2):(0.15) with boxxyerror lt 1 title 'HLT exits', "
          "$rows using ($3/2):($1+0.18):($3/2):(0.15) with boxxyerror lt 2 title 'IPIs injected'\n";
 }
@@ -161,15 +161,18 @@ Buckets latency_buckets(const Json& document, const std::string& arm) {
   return buckets;
 }
 
-Buckets gap_buckets(const Json& document, const std::string& arm) {
+// Of the first guest that recorded any: the warm-up trials do, the measured ones are left alone.
+Buckets gap_buckets(const Json& document) {
   Buckets buckets;
-  for (const Json& trial : document.at("trials")) {
-    if (trial.at("arm") != arm) continue;
+  const auto warm_up = document.find("warm_up");
+  if (warm_up == document.end() || !warm_up->is_array()) return buckets;
+  for (const Json& trial : *warm_up) {
+    if (!buckets.empty()) break;
     for (const Json& vcpu : trial.at("vcpus")) {
       const Json counts = vcpu.value(Json::json_pointer("/histograms/guest_idle_gap_ns/counts"), Json());
       if (!counts.is_array() || counts.size() > 64) continue;
       for (std::size_t i = 0; i < counts.size(); ++i) {
-        if (counts[i].is_number_unsigned()) buckets[std::exp2(static_cast<double>(i)) / 1e3] += counts[i].get<double>();
+        if (counts[i].is_number_unsigned() && counts[i] > 0U) buckets[std::exp2(static_cast<double>(i)) / 1e3] += counts[i].get<double>();
       }
     }
   }
@@ -203,13 +206,13 @@ std::string latency_plot(const Json& document, const Analysis& analysis) {
   return plots.empty() ? std::string() : script + "plot " + plots + "\n";
 }
 
-std::string gap_plot(const Json& document, const Analysis& analysis) {
-  const Buckets buckets = gap_buckets(document, analysis.baseline);
+std::string gap_plot(const Json& document) {
+  const Buckets buckets = gap_buckets(document);
   const double total = total_of(buckets);
   if (total <= 0) return {};
   std::string data;
   for (const auto& [end_us, count] : buckets) {
-    if (count > 0) data += fmt::format("{} {} {}\n", end_us / 2, end_us, count / total);
+    data += fmt::format("{} {} {}\n", end_us / 2, end_us, count / total);
   }
   return preamble(kPlotHeight) + "$gaps << END\n" + data +
          "END\nset key off\nset logscale x\nset xlabel 'length of an idle period of the guest, us'\n"
@@ -230,7 +233,8 @@ std::string inline_svg(std::string svg, int index, const std::string& alt) {
     replace_all(svg, black, black[0] == '"' ? "\"currentColor\"" : "currentColor");
   }
   const std::string prefix = fmt::format("plot{}-", index);
-  replace_all(svg, "id=\"", "id=\"" + prefix);
+  replace_all(svg, " id=\"", " id=\"" + prefix);
+  replace_all(svg, " id='", " id='" + prefix);
   replace_all(svg, "xlink:href='#", "xlink:href='#" + prefix);
   replace_all(svg, "url(#", "url(#" + prefix);
   // gnuplot names its own titles; a screen reader is to read ours.
@@ -273,7 +277,7 @@ std::string figures(const Json& document, const Analysis& analysis) {
        "Down and left is better: less time, and less of the host's CPUs."},
       {latency_plot(document, analysis), "Latency", "Cumulative distribution of the latency of an operation by arm.",
        "All valid trials of an arm together; steps of an eighth of an octave."},
-      {gap_plot(document, analysis), "Idle periods of the baseline's guest",
+      {gap_plot(document), "Idle periods of the guest that does not poll",
        "Histogram of the lengths of the guest's idle periods, by powers of two.",
        "A policy that waits longer than most of these saves most of the exits."}};
   std::string out;
@@ -281,7 +285,7 @@ std::string figures(const Json& document, const Analysis& analysis) {
   for (const Plot& plot : plots) {
     if (plot.script.empty()) continue;
     const std::string svg = base::run_filter({"gnuplot", "-"}, plot.script, "gnuplot-nox");
-    out += fmt::format("<figure>\n<h2>{}</h2>\n{}<figcaption>{}</figcaption>\n</figure>\n", plot.title,
+    out += fmt::format("<figure>\n<h2>{}</h2>\n<div class=\"wide\">{}</div><figcaption>{}</figcaption>\n</figure>\n", plot.title,
                        inline_svg(svg, index++, plot.alt), plot.caption);
   }
   return out;
@@ -323,6 +327,18 @@ std::string arm_table(const Analysis& analysis) {
   return out + "</tbody></table></div>\n";
 }
 
+// A value of the host's description as a line: "halt_poll_ns=200000, …".
+std::string flat(const Json& value) {
+  if (value.is_null()) return "not to be had";
+  if (value.is_string()) return value.get<std::string>();
+  if (!value.is_object()) return value.dump();
+  std::string out;
+  for (const auto& [key, part] : value.items()) {
+    out += fmt::format("{}{}{}{}", out.empty() ? "" : ", ", key, part.is_object() ? ": " : "=", part.is_object() ? part.dump() : flat(part));
+  }
+  return out;
+}
+
 std::string host_list(const Json& document) {
   const auto host = document.find("host");
   if (host == document.end() || !host->is_object()) return {};
@@ -330,8 +346,7 @@ std::string host_list(const Json& document) {
   for (const auto& [key, value] : host->items()) {
     std::string name = key;
     std::ranges::replace(name, '_', ' ');
-    const std::string text = value.is_null() ? "not to be had" : value.is_string() ? value.get<std::string>() : value.dump();
-    out += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escape_markup(name), escape_markup(text.substr(0, 2000)));
+    out += fmt::format("<dt>{}</dt><dd>{}</dd>\n", escape_markup(name), escape_markup(flat(value).substr(0, 4000)));
   }
   return out + "</dl>\n";
 }

@@ -35,16 +35,17 @@ Json vcpus_json(std::vector<stats::VcpuSnapshot> vcpus) {
   return json;
 }
 
-nlohmann::json settings_of(const GuestConfig& guest, bool has_spin) {
-  nlohmann::json settings = nlohmann::json::object();
-  if (guest.guest_spin_us || has_spin) settings["idle_spin_us"] = guest.guest_spin_us.value_or(0);
-  if (guest.guest_halt_poll_ns) settings["guest_halt_poll_ns"] = *guest.guest_halt_poll_ns;
-  return settings;
-}
-
 bool has_knob(const nlohmann::json& hello, const char* name) {
   const auto knobs = hello.find("knobs");
   return knobs != hello.end() && knobs->is_array() && std::ranges::find(*knobs, name) != knobs->end();
+}
+
+nlohmann::json settings_of(const GuestConfig& guest, const nlohmann::json& hello, bool record_gaps) {
+  nlohmann::json settings = nlohmann::json::object();
+  if (guest.guest_spin_us || has_knob(hello, "idle_spin")) settings["idle_spin_us"] = guest.guest_spin_us.value_or(0);
+  if (has_knob(hello, "record_gaps")) settings["record_gaps"] = record_gaps ? 1 : 0;
+  if (guest.guest_halt_poll_ns) settings["guest_halt_poll_ns"] = *guest.guest_halt_poll_ns;
+  return settings;
 }
 
 }  // namespace
@@ -155,7 +156,7 @@ void TrialRunner::boot(Guest& guest) {
   guest.hold();
 }
 
-Json TrialRunner::run(const Arm& arm) {
+Json TrialRunner::run(const Arm& arm, bool record_gaps) {
   if (arm.host) return run_host(arm);
   const GuestConfig wanted = boot_config(arm.guest);
   Guest& guest = **std::ranges::find_if(guests_, [&](const auto& candidate) { return candidate->boot == wanted; });
@@ -166,7 +167,7 @@ Json TrialRunner::run(const Arm& arm) {
       running_ = &guest;
     }
     guest.release();
-    Json trial = run_guest(guest, arm);
+    Json trial = run_guest(guest, arm, record_gaps);
     if (!trial.is_null()) {
       guest.hold();
       const std::lock_guard lock(mutex_);
@@ -220,10 +221,10 @@ std::vector<unsigned> TrialRunner::neighbour_cpus(const GuestConfig& guest) cons
 }
 
 // The trial, or null when the guest ended.
-Json TrialRunner::run_guest(Guest& guest, const Arm& arm) {
+Json TrialRunner::run_guest(Guest& guest, const Arm& arm, bool record_gaps) {
   AgentSession& session = guest.run->session();
   guest.run->machine().set_host_halt_poll_ns(arm.guest.host_halt_poll_ns.value_or(0));
-  const nlohmann::json settings = settings_of(arm.guest, has_knob(guest.hello, "idle_spin"));
+  const nlohmann::json settings = settings_of(arm.guest, guest.hello, record_gaps);
   nlohmann::json configured = nlohmann::json::object();
   if (!settings.empty()) {
     const auto answer = session.configure(settings);
@@ -293,6 +294,19 @@ void TrialRunner::finish() {
     const GuestRun::End end = guest->run->end();
     if (!end.diagnosis.empty()) (void)base::write_all(STDERR_FILENO, end.diagnosis);
   }
+}
+
+std::map<std::string, std::string> TrialRunner::notes() const {
+  std::map<std::string, std::string> notes;
+  const Json host = host_json();
+  const bool emulated = host.value("cpu", std::string()).find("QEMU TCG") != std::string::npos;
+  if (!emulated || host.value("cpus_online", 0) < 2) return notes;
+  for (const Arm& arm : comparison_.arms) {
+    if (arm.guest.guest_idle == GuestIdle::kMwait && !left_out_.contains(arm.name)) {
+      notes[arm.name] = "QEMU's MWAIT with two or more CPUs is only a PAUSE: this arm polls";
+    }
+  }
+  return notes;
 }
 
 Json TrialRunner::guests_json() const {

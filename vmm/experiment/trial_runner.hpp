@@ -49,9 +49,9 @@ class TrialRunner {
   void boot();
   const std::map<std::string, std::string>& left_out() const noexcept { return left_out_; }  // arm -> reason
 
-  // One trial: "arm", "seconds" (null when it failed), "operations", "valid", "invalid_because", "proof", "workload",
+  // One trial (with `record_gaps` the guest's idle gaps are recorded, which costs it a little): "arm", "seconds" (null when it failed), "operations", "valid", "invalid_because", "proof", "workload",
   // "wall_ns", "vcpus", "neighbour". A guest that crashes meanwhile is booted again, said so, and the trial repeated.
-  nlohmann::ordered_json run(const Arm& arm);
+  nlohmann::ordered_json run(const Arm& arm, bool record_gaps = false);
 
   // Another thread: ends the running guest, so that run() throws ComparisonEnded.
   void interrupt(machine::Stop stop);
@@ -61,6 +61,8 @@ class TrialRunner {
   // Powers all guests off.
   void finish();
 
+  // What a reader must know of an arm on this host.
+  std::map<std::string, std::string> notes() const;
   // For the result document.
   nlohmann::ordered_json guests_json() const;
   const std::vector<std::string>& restarts() const noexcept { return restarts_; }
@@ -70,7 +72,7 @@ class TrialRunner {
 
   void boot(Guest& guest);
   nlohmann::ordered_json run_host(const Arm& arm);
-  nlohmann::ordered_json run_guest(Guest& guest, const Arm& arm);
+  nlohmann::ordered_json run_guest(Guest& guest, const Arm& arm, bool record_gaps);
   void restart_or_end(Guest& guest);
   std::vector<unsigned> neighbour_cpus(const GuestConfig& guest) const;
 
