@@ -37,8 +37,8 @@ inline std::string buckets_json(const std::vector<std::uint64_t>& sorted) {
   std::string json = "[";
   for (std::size_t i = 0; i < sorted.size();) {
     const std::uint64_t end = bucket_end(sorted[i]);
-    const auto next = static_cast<std::size_t>(
-        std::distance(sorted.begin(), std::lower_bound(sorted.begin() + static_cast<std::ptrdiff_t>(i), sorted.end(), end)));
+    const auto next = static_cast<std::size_t>(std::distance(
+        sorted.begin(), std::lower_bound(sorted.begin() + static_cast<std::ptrdiff_t>(i), sorted.end(), end)));
     json += (i == 0 ? "[" : ",[") + std::to_string(end) + "," + std::to_string(next - i) + "]";
     i = next;
   }

@@ -11,6 +11,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (document.is_discarded()) return 0;
   try {
     (void)vmm::experiment::compare_table(document);
+    (void)vmm::experiment::compare_csv(document);
+    (void)vmm::experiment::to_json(vmm::experiment::analyse(document));
   } catch (const vmm::base::BadInput&) {
   }
   return 0;

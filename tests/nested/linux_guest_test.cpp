@@ -118,7 +118,8 @@ TEST(LinuxGuest, SpinningRemovesHltExitsAndIpis) {
 
 // Every policy that this host can have, one short trial each: what is asked shows.
 TEST(LinuxGuest, EveryPollingPolicyIsProvenByItsEffect) {
-  const std::filesystem::path directory = std::filesystem::temp_directory_path() / fmt::format("policies-{}", ::getpid());
+  const std::filesystem::path directory =
+      std::filesystem::temp_directory_path() / fmt::format("policies-{}", ::getpid());
   std::filesystem::create_directory(directory);
   const std::string toml = directory / "policies.toml";
   std::ofstream(toml) << R"(
@@ -212,9 +213,13 @@ TEST(LongCompare, KilledAtTenMomentsIsAbsentOrValidAndResumes) {
   const std::filesystem::path directory = std::filesystem::temp_directory_path() / fmt::format("killed-{}", ::getpid());
   std::filesystem::create_directory(directory);
   const std::string path = directory / "compare.json";
-  const std::vector<std::string> arguments = {
-      "compare", "--guest-spin=0,5ms", "--blocks=6", "--seed=5", "--workload=tcp-pingpong:iterations=20", "--stats=" + path,
-      "--resume"};
+  const std::vector<std::string> arguments = {"compare",
+                                              "--guest-spin=0,5ms",
+                                              "--blocks=6",
+                                              "--seed=5",
+                                              "--workload=tcp-pingpong:iterations=20",
+                                              "--stats=" + path,
+                                              "--resume"};
   std::mt19937 random(20261201);
   std::size_t seen = 0;
   for (int kill = 0; kill < 10; ++kill) {

@@ -7,8 +7,8 @@
 #include <limits>
 
 #include "base/error.hpp"
-#include "base/parse.hpp"
 #include "base/file.hpp"
+#include "base/parse.hpp"
 #include "experiment/compare.hpp"
 #include "experiment/guest_options.hpp"
 
@@ -43,7 +43,8 @@ experiment::ConsoleConfig console_option(const std::string& text) {
   return {Kind::kFile, text};
 }
 
-// The options of one guest: CLI11 only splits argv; values are read by parse_guest_options(), which says what would work.
+// The options of one guest: CLI11 only splits argv; values are read by parse_guest_options(), which says what would
+// work.
 class GuestText {
  public:
   void add_to(CLI::App& app) {
@@ -120,8 +121,7 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
   CheckCommand check;
   std::vector<std::string> limits;
   std::string junit;
-  CLI::App* check_app =
-      app.add_subcommand("check", "whether a result of compare is worse than an earlier one: for CI");
+  CLI::App* check_app = app.add_subcommand("check", "whether a result of compare is worse than an earlier one: for CI");
   check_app->add_option("baseline", check.baseline, "the earlier result")->type_name("BASELINE.json")->required();
   check_app->add_option("current", check.current, "the new result")->type_name("CURRENT.json")->required();
   check_app
@@ -150,7 +150,8 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
   compare_app->add_option("--console", compare_console, "guest console: off, stderr or a file [off]")
       ->type_name("FILE|off");
   compare_app->footer(
-      "guest-spin, guest-idle, guest-halt-poll and host-halt-poll take lists (0,50us,best): every combination is an arm.");
+      "guest-spin, guest-idle, guest-halt-poll and host-halt-poll take lists (0,50us,best): every combination is an "
+      "arm.");
 
   try {
     std::vector<std::string> reversed(arguments.rbegin(), arguments.rend());
@@ -182,8 +183,7 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
     compare.guest = compare_text.given();
     compare.workload = compare_text.workload();
     if (!blocks.empty()) {
-      compare.blocks =
-          static_cast<unsigned>(base::parse_integer("--blocks", blocks, {1, experiment::kBlocksMaximum}));
+      compare.blocks = static_cast<unsigned>(base::parse_integer("--blocks", blocks, {1, experiment::kBlocksMaximum}));
     }
     if (!seed.empty()) {
       config.seed = base::parse_integer("--seed", seed, {0, std::numeric_limits<std::uint64_t>::max()});

@@ -19,7 +19,8 @@ constexpr double kDefaultLimit = 0.05;
 constexpr double kLimitMaximumPercent = 1000;
 
 // The metric in every valid trial of an arm; nothing as soon as one lacks it.
-std::optional<std::vector<double>> values_of(const Json& document, const std::string& arm, Metric metric, bool by_guest) {
+std::optional<std::vector<double>> values_of(const Json& document, const std::string& arm, Metric metric,
+                                             bool by_guest) {
   std::vector<double> values;
   for (const Json& trial : document.at("trials")) {
     if (trial.at("arm") != arm || !trial.value("valid", true)) continue;
@@ -36,23 +37,28 @@ void judge(CheckFinding& finding, std::vector<double> before, std::vector<double
   const double floor = finding.metric.counter ? kCheckFloor : 0;
   for (double& value : before) value += floor;
   for (double& value : after) value += floor;
-  const auto positive = [](const std::vector<double>& values) { return std::ranges::all_of(values, [](double v) { return v > 0; }); };
+  const auto positive = [](const std::vector<double>& values) {
+    return std::ranges::all_of(values, [](double v) { return v > 0; });
+  };
   if (!positive(before) || !positive(after)) {
     finding.reason = "a value of 0 has no ratio";
     return;
   }
   finding.ratio = stats::unpaired_ratio(after, before);
   if (!finding.ratio || !finding.ratio->interval) {
-    finding.reason = fmt::format("{} and {} trials are too few for an interval; 4 and 4 have one", before.size(), after.size());
+    finding.reason =
+        fmt::format("{} and {} trials are too few for an interval; 4 and 4 have one", before.size(), after.size());
     return;
   }
   const stats::Interval interval = *finding.ratio->interval;
   finding.moved = interval.low > 1 || interval.high < 1;
-  const bool worse = finding.metric.more_is_better ? interval.high < 1 / (1 + finding.limit) : interval.low > 1 + finding.limit;
+  const bool worse =
+      finding.metric.more_is_better ? interval.high < 1 / (1 + finding.limit) : interval.low > 1 + finding.limit;
   finding.verdict = worse ? Verdict::kWorse : Verdict::kWithin;
 }
 
-std::vector<CheckFinding> check_analysed(const Json& baseline, const Json& current, const std::vector<CheckLimit>& limits) {
+std::vector<CheckFinding> check_analysed(const Json& baseline, const Json& current,
+                                         const std::vector<CheckLimit>& limits) {
   const Analysis before = analyse(baseline);
   const Analysis after = analyse(current);
   if (before.workload != after.workload) {
@@ -175,7 +181,8 @@ std::string junit_xml(const std::vector<CheckFinding>& findings) {
     worse += finding.verdict == Verdict::kWorse;
     unknown += finding.verdict == Verdict::kUnknown;
     const std::string text = escape_markup(sentence(finding));
-    cases += fmt::format("    <testcase classname=\"{}\" name=\"{}\">", escape_markup(finding.arm), finding.metric.name);
+    cases +=
+        fmt::format("    <testcase classname=\"{}\" name=\"{}\">", escape_markup(finding.arm), finding.metric.name);
     if (finding.verdict == Verdict::kWorse) cases += fmt::format("<failure message=\"{}\"/>", text);
     if (finding.verdict == Verdict::kUnknown) cases += fmt::format("<skipped message=\"{}\"/>", text);
     cases += "</testcase>\n";

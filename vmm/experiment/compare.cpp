@@ -91,13 +91,15 @@ class Record {
     (void)base::open_input("--resume", *config_.stats);
     const Json earlier = Json::parse(base::read_text(*config_.stats, kResultLimitBytes), nullptr, false);
     const auto refuse = [&](const std::string& why) {
-      throw base::BadInput(fmt::format("--resume: '{}' {}; another --stats file starts anew", config_.stats->string(), why));
+      throw base::BadInput(
+          fmt::format("--resume: '{}' {}; another --stats file starts anew", config_.stats->string(), why));
     };
     if (earlier.is_discarded()) refuse("is not JSON");
     (void)analyse(earlier);  // refuses all that is no result
     if (earlier.value("config", Json()) != document_.at("config")) refuse("is the result of another comparison");
     if (config_.seed && earlier.value("seed", Json()) != Json(*config_.seed)) refuse("has another --seed");
-    if (earlier.value("host", Json()) != document_.at("host")) refuse("was measured on another host, or this one has changed");
+    if (earlier.value("host", Json()) != document_.at("host"))
+      refuse("was measured on another host, or this one has changed");
     document_["seed"] = earlier.at("seed");
     for (const char* list : {"guest_restarts", "warm_up", "exploration", "trials", "arms"}) {
       if (earlier.contains(list)) document_[list] = earlier.at(list);
@@ -198,8 +200,9 @@ class Course {
   void tell(const char* list, const Arm& arm, const Json& added) const {
     const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
     const auto left = planned_ > done_ ? planned_ - done_ : 0;
-    std::string text = fmt::format("[{:6.1f} s] {} {}: ", elapsed, std::string_view(list) == "trials" ? "block" : list,
-                                   std::string_view(list) == "trials" ? added.at("block").dump() + ", " + arm.name : arm.name);
+    std::string text =
+        fmt::format("[{:6.1f} s] {} {}: ", elapsed, std::string_view(list) == "trials" ? "block" : list,
+                    std::string_view(list) == "trials" ? added.at("block").dump() + ", " + arm.name : arm.name);
     if (const auto value = added.find("value_ns"); value != added.end() && value->is_number_unsigned()) {
       text += base::format_duration_ns(value->get<std::uint64_t>()) + ": ";
     }
@@ -227,13 +230,15 @@ class Course {
     }
   }
 
-  // The p90 of the idle gaps of the baseline's guest, the longest of its vCPUs; an upper bound, as the histogram has it.
+  // The p90 of the idle gaps of the baseline's guest, the longest of its vCPUs; an upper bound, as the histogram has
+  // it.
   std::uint64_t gap_p90_ns() {
     std::uint64_t longest = 0;
     const auto baseline = std::ranges::find(comparison_.arms, comparison_.baseline, &Arm::name);
     for (const Json& warm : record_["warm_up"]) {
       const auto arm = std::ranges::find(comparison_.arms, warm.at("arm").get<std::string>(), &Arm::name);
-      if (arm == comparison_.arms.end() || arm->host || boot_config(arm->guest) != boot_config(baseline->guest)) continue;
+      if (arm == comparison_.arms.end() || arm->host || boot_config(arm->guest) != boot_config(baseline->guest))
+        continue;
       for (const Json& vcpu : warm.at("vcpus")) {
         const auto p90 = vcpu.value(Json::json_pointer("/histograms/guest_idle_gap_ns/p90_below"), Json());
         if (p90.is_number_unsigned()) longest = std::max(longest, p90.get<std::uint64_t>());
@@ -278,7 +283,8 @@ class Course {
       for (unsigned repeat = 0; repeat < comparison_.explore_blocks; ++repeat) {
         const unsigned round = block * comparison_.explore_blocks + repeat;
         for (const std::size_t index : block_order(record_.seed() ^ kExploreSalt, round, steps.size())) {
-          explore_one(steps[index].search->sweep, comparison_.arms[steps[index].search->arm], steps[index].value_ns, round);
+          explore_one(steps[index].search->sweep, comparison_.arms[steps[index].search->arm], steps[index].value_ns,
+                      round);
         }
       }
       steps.clear();

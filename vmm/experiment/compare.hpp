@@ -11,8 +11,8 @@
 namespace vmm::experiment {
 
 struct CompareConfig {
-  Comparison comparison;              // complete()
-  std::optional<std::uint64_t> seed;  // of the random order
+  Comparison comparison;                       // complete()
+  std::optional<std::uint64_t> seed;           // of the random order
   std::optional<std::filesystem::path> stats;  // "-" is standard output
   std::optional<std::filesystem::path> csv;
   bool resume = false;  // goes on with the result in `stats`

@@ -178,8 +178,7 @@ ArmAnalysis describe_arm(const Json& arm) {
 
 void warn(Analysis& analysis) {
   for (const ArmAnalysis& arm : analysis.arms) {
-    if (!arm.null_of.empty() &&
-        (arm.verdict == stats::Verdict::kBetter || arm.verdict == stats::Verdict::kWorse)) {
+    if (!arm.null_of.empty() && (arm.verdict == stats::Verdict::kBetter || arm.verdict == stats::Verdict::kWorse)) {
       analysis.warnings.push_back(
           fmt::format("the null control differs: '{}', the same as '{}', came out {}; the machine was disturbed or the "
                       "trials are not independent, and differences of this size mean nothing",
@@ -197,9 +196,8 @@ void warn(Analysis& analysis) {
   }
   if (analysis.partial) analysis.warnings.emplace_back("partial: the comparison ended early; --resume goes on with it");
   if (analysis.restarts > 0) {
-    analysis.warnings.push_back(
-        fmt::format("a guest crashed {} times and was started again; the trials it was in were repeated",
-                    analysis.restarts));
+    analysis.warnings.push_back(fmt::format(
+        "a guest crashed {} times and was started again; the trials it was in were repeated", analysis.restarts));
   }
 }
 
@@ -241,7 +239,8 @@ Analysis analyse_checked(const Json& document) {
     }
     if (!is_valid(trial)) {
       const auto because = trial.find("invalid_because");
-      const bool said = because != trial.end() && because->is_array() && !because->empty() && because->front().is_string();
+      const bool said =
+          because != trial.end() && because->is_array() && !because->empty() && because->front().is_string();
       arm->invalid.push_back(said ? because->front().get<std::string>().substr(0, kTextMaximum) : "no reason given");
       continue;
     }
@@ -381,7 +380,10 @@ Json to_json(const Analysis& analysis) {
                     {"verdict", arm.to_baseline ? Json(stats::name_of(arm.verdict)) : Json(nullptr)},
                     {"metrics", std::move(metrics)}});
   }
-  return {{"baseline", analysis.baseline}, {"blocks", analysis.blocks}, {"warnings", analysis.warnings}, {"arms", std::move(arms)}};
+  return {{"baseline", analysis.baseline},
+          {"blocks", analysis.blocks},
+          {"warnings", analysis.warnings},
+          {"arms", std::move(arms)}};
 }
 
 }  // namespace vmm::experiment

@@ -16,30 +16,30 @@ namespace vmm::experiment {
 
 inline constexpr const char* kCompareSchema = "vmm.compare/1";
 
-// Costs and gains of an arm for each operation of the workload: medians over its valid trials; nothing when it is unknown
-// in one of them. Names are those of docs/metrics.md, "A comparison".
+// Costs and gains of an arm for each operation of the workload: medians over its valid trials; nothing when it is
+// unknown in one of them. Names are those of docs/metrics.md, "A comparison".
 enum class Metric {
-  kSeconds,            // of the whole trial, not for each operation
+  kSeconds,  // of the whole trial, not for each operation
   kHltExits,
-  kIpis,               // call-function and reschedule, injected
-  kCpuOnUs,            // the vCPU threads on a CPU of the host
-  kRunDelayUs,         // runnable, waiting for one
+  kIpis,        // call-function and reschedule, injected
+  kCpuOnUs,     // the vCPU threads on a CPU of the host
+  kRunDelayUs,  // runnable, waiting for one
   kSpinHitsRemote,
   kSpinHitsLocal,
   kSpinMisses,
   kSpinUs,
   kPollWonUs,
   kPollLostUs,
-  kLatencyP50Us,       // as the workload reports it
+  kLatencyP50Us,  // as the workload reports it
   kLatencyP99Us,
   kLatencyP999Us,
   kNeighbourPerSecond,  // units of the neighbour's work a second
 };
 struct MetricText {
   Metric metric;
-  const char* name;    // in JSON, CSV and `vmm check --max`: "hlt_exits_per_op"
+  const char* name;  // in JSON, CSV and `vmm check --max`: "hlt_exits_per_op"
   const char* unit;
-  bool counter;        // counts events: comparable between machines where times are not
+  bool counter;  // counts events: comparable between machines where times are not
   bool more_is_better;
 };
 inline constexpr std::size_t kMetrics = 15;
@@ -51,15 +51,15 @@ struct VcpuColumns {
 };
 
 struct ArmAnalysis {
-  std::string name;    // as in the document
-  std::string shown;   // with the value that was found: "guest-spin=best: 5ms"
+  std::string name;   // as in the document
+  std::string shown;  // with the value that was found: "guest-spin=best: 5ms"
   bool host = false;
   std::string null_of;
   std::optional<std::string> left_out;  // the reason
   std::optional<std::string> note;      // what a reader must know of it on that host
   std::size_t valid = 0;
-  std::vector<std::string> invalid;     // a line for each trial that proved not to be what it claims
-  std::vector<double> seconds;          // of the valid trials, in the order of their blocks
+  std::vector<std::string> invalid;  // a line for each trial that proved not to be what it claims
+  std::vector<double> seconds;       // of the valid trials, in the order of their blocks
   std::optional<double> least_s, most_s;
   std::optional<stats::Interval> seconds_interval;
   std::array<std::optional<double>, kMetrics> medians{};
@@ -75,9 +75,9 @@ struct Analysis {
   std::string workload;
   std::string baseline;
   std::uint64_t seed = 0;
-  std::size_t blocks = 0;          // complete ones
+  std::size_t blocks = 0;  // complete ones
   bool partial = false;
-  bool ipis_by_guest = false;      // the guest's own counts, since a trial lacks the tracepoint's
+  bool ipis_by_guest = false;  // the guest's own counts, since a trial lacks the tracepoint's
   std::size_t restarts = 0;
   std::vector<std::string> warnings;  // what a reader must know first: the null control differs, trials were invalid …
 };

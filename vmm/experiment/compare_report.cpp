@@ -26,8 +26,9 @@ std::string cell(std::optional<double> value) {
   if (!value) return "-";
   if (*value == 0) return "0";
   if (*value < 0.001) return "<0.001";
-  return *value < 1 ? fmt::format("{:.3f}", *value)
-                    : *value < 100 ? fmt::format("{:.2f}", *value) : fmt::format("{:.0f}", *value);
+  return *value < 1     ? fmt::format("{:.3f}", *value)
+         : *value < 100 ? fmt::format("{:.2f}", *value)
+                        : fmt::format("{:.0f}", *value);
 }
 
 std::string whole(std::optional<double> value) {
@@ -47,7 +48,8 @@ std::string seed_table(const Analysis& analysis, std::size_t width) {
   const bool intervals =
       std::ranges::all_of(analysis.arms, [](const ArmAnalysis& arm) { return arm.seconds_interval || arm.left_out; });
   const char* mark = analysis.ipis_by_guest ? "g" : "";
-  std::string out = fmt::format("{:<{}}{:>9}{:>15}{:>9}", "", width, "seconds", intervals ? "95 %" : "min..max", "of host");
+  std::string out =
+      fmt::format("{:<{}}{:>9}{:>15}{:>9}", "", width, "seconds", intervals ? "95 %" : "min..max", "of host");
   for (std::size_t id = 0; id < vcpus; ++id) {
     out += fmt::format("{:>8}{:>8}", fmt::format("HLT {}", id), fmt::format("IPI {}{}", id, mark));
   }
@@ -56,7 +58,8 @@ std::string seed_table(const Analysis& analysis, std::size_t width) {
   for (const ArmAnalysis& arm : analysis.arms) {
     if (arm.left_out) continue;
     const auto seconds = median_of(arm, Metric::kSeconds);
-    out += fmt::format("{:<{}}{:>9}{:>15}", arm.shown, width, seconds ? fmt::format("{:.3f}", *seconds) : "-", spread(arm));
+    out += fmt::format("{:<{}}{:>9}{:>15}", arm.shown, width, seconds ? fmt::format("{:.3f}", *seconds) : "-",
+                       spread(arm));
     // As in the seed's table: how much of the host's speed is left.
     const auto host_seconds = host == analysis.arms.end() ? std::nullopt : median_of(*host, Metric::kSeconds);
     out += fmt::format("{:>9}", host_seconds && seconds ? fmt::format("{:.1f}%", 100 * *host_seconds / *seconds) : "-");
@@ -72,8 +75,8 @@ std::string seed_table(const Analysis& analysis, std::size_t width) {
 std::string ratio_table(const Analysis& analysis, std::size_t width) {
   const bool neighbour = std::ranges::any_of(
       analysis.arms, [](const ArmAnalysis& arm) { return median_of(arm, Metric::kNeighbourPerSecond).has_value(); });
-  std::string out = fmt::format("{:<{}}{:>7}{:>13}  {:<13}{:>7}{:>7}{:>9}{:>8}{:>9}", "against " + analysis.baseline, width,
-                                "time", "95 %", "verdict", "HLT/op", "IPI/op", "CPU us", "p50 us", "p99 us");
+  std::string out = fmt::format("{:<{}}{:>7}{:>13}  {:<13}{:>7}{:>7}{:>9}{:>8}{:>9}", "against " + analysis.baseline,
+                                width, "time", "95 %", "verdict", "HLT/op", "IPI/op", "CPU us", "p50 us", "p99 us");
   out += neighbour ? fmt::format("{:>11}\n", "neighbour/s") : "\n";
   for (const ArmAnalysis& arm : analysis.arms) {
     if (arm.host || arm.left_out) continue;
@@ -81,7 +84,9 @@ std::string ratio_table(const Analysis& analysis, std::size_t width) {
     const bool base = arm.name == analysis.baseline;
     out += fmt::format(
         "{:<{}}{:>7}{:>13}  {:<13}{:>7}{:>7}{:>9}{:>8}{:>9}", arm.shown, width,
-        base ? "1" : ratio ? fmt::format("{:.3f}", ratio->median) : "-",
+        base    ? "1"
+        : ratio ? fmt::format("{:.3f}", ratio->median)
+                : "-",
         ratio && ratio->interval ? fmt::format("{:.3f}..{:.3f}", ratio->interval->low, ratio->interval->high) : "-",
         base ? "(baseline)" : stats::name_of(arm.verdict), cell(median_of(arm, Metric::kHltExits)),
         cell(median_of(arm, Metric::kIpis)), whole(median_of(arm, Metric::kCpuOnUs)),
@@ -102,7 +107,8 @@ std::string legend(const Analysis& analysis) {
       analysis.ipis_by_guest ? "g: the guest's own /proc/interrupts" : "tracepoint kvm_apic_accept_irq",
       analysis.baseline);
   if (analysis.blocks < stats::kIntervalMinimum) {
-    out += fmt::format("Fewer than {} blocks allow no interval and no verdict: min..max is shown.\n", stats::kIntervalMinimum);
+    out += fmt::format("Fewer than {} blocks allow no interval and no verdict: min..max is shown.\n",
+                       stats::kIntervalMinimum);
   }
   return out;
 }

@@ -101,7 +101,8 @@ Arm guest_arm(std::string name, OptionText options) {
   }
   arm.guest = parse_guest_options(options);
   if (arm.guest.payload) throw BadInput("--payload: compare runs workloads in Linux guests; `vmm --payload` runs one");
-  if (!arm.guest.initrd.empty()) throw BadInput("--initrd: the agent that compare needs is in the built one; leave it out");
+  if (!arm.guest.initrd.empty())
+    throw BadInput("--initrd: the agent that compare needs is in the built one; leave it out");
   return arm;
 }
 
@@ -221,7 +222,8 @@ nlohmann::ordered_json to_json(const Arm& arm) {
 nlohmann::ordered_json to_json(const Comparison& comparison) {
   nlohmann::ordered_json arms = nlohmann::ordered_json::array();
   for (const Arm& arm : comparison.arms) arms.push_back(to_json(arm));
-  return {{"preset", comparison.preset.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(comparison.preset)},
+  return {{"preset",
+           comparison.preset.empty() ? nlohmann::ordered_json(nullptr) : nlohmann::ordered_json(comparison.preset)},
           {"arms", std::move(arms)},
           {"baseline", comparison.baseline},
           {"workload", {{"name", comparison.workload.name}, {"args", comparison.workload.parameters}}},

@@ -89,8 +89,8 @@ struct Sweep {
   };
   std::vector<Point> points;  // ascending
 };
-// Of the values whose median is within kSweepTolerance of the least one the smallest: longer polling costs more. Needs a
-// point with a trial.
+// Of the values whose median is within kSweepTolerance of the least one the smallest: longer polling costs more. Needs
+// a point with a trial.
 inline constexpr double kSweepTolerance = 0.02;
 std::uint64_t best_value_ns(const Sweep& sweep);
 

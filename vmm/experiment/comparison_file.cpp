@@ -55,7 +55,8 @@ Arm arm_of(const toml::table& table, const OptionText& common) {
     }
   }
   if (arm.host) {
-    if (!own.empty()) throw BadInput(fmt::format("arm '{}': the host has no option '{}'", arm.name, own.begin()->first));
+    if (!own.empty())
+      throw BadInput(fmt::format("arm '{}': the host has no option '{}'", arm.name, own.begin()->first));
     return arm;
   }
   OptionText options = own;

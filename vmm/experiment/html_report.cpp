@@ -121,7 +121,8 @@ std::string bars_plot(std::span<const ArmAnalysis* const> arms) {
     data += fmt::format("{} {} {}\n", i, value(Metric::kHltExits), value(Metric::kIpis));
   }
   return preamble(rows_height(arms.size()) + 20) + "$rows << END\n" + data + "END\n" + row_labels(arms) +
-         "set key outside top right horizontal\nset xrange [0:*]\nset xlabel 'events an operation, both vCPUs'\nset style fill solid\n"
+         "set key outside top right horizontal\nset xrange [0:*]\nset xlabel 'events an operation, both vCPUs'\nset "
+         "style fill solid\n"
          "plot $rows using ($2/2):($1-0.18):($2/2):(0.15) with boxxyerror lt 1 title 'HLT exits', "
          "$rows using ($3/2):($1+0.18):($3/2):(0.15) with boxxyerror lt 2 title 'IPIs injected'\n";
 }
@@ -152,7 +153,8 @@ Buckets latency_buckets(const Json& document, const std::string& arm) {
     const Json list = trial.value(Json::json_pointer("/workload/latency_us/buckets_below_ns"), Json());
     if (!list.is_array() || list.size() > kBucketsMaximum) continue;
     for (const Json& bucket : list) {
-      if (!bucket.is_array() || bucket.size() != 2 || !bucket[0].is_number_unsigned() || !bucket[1].is_number_unsigned()) {
+      if (!bucket.is_array() || bucket.size() != 2 || !bucket[0].is_number_unsigned() ||
+          !bucket[1].is_number_unsigned()) {
         continue;
       }
       buckets[bucket[0].get<double>() / 1e3] += bucket[1].get<double>();
@@ -172,7 +174,8 @@ Buckets gap_buckets(const Json& document) {
       const Json counts = vcpu.value(Json::json_pointer("/histograms/guest_idle_gap_ns/counts"), Json());
       if (!counts.is_array() || counts.size() > 64) continue;
       for (std::size_t i = 0; i < counts.size(); ++i) {
-        if (counts[i].is_number_unsigned() && counts[i] > 0U) buckets[std::exp2(static_cast<double>(i)) / 1e3] += counts[i].get<double>();
+        if (counts[i].is_number_unsigned() && counts[i] > 0U)
+          buckets[std::exp2(static_cast<double>(i)) / 1e3] += counts[i].get<double>();
       }
     }
   }
@@ -260,7 +263,8 @@ std::string figures(const Json& document, const Analysis& analysis) {
   std::string verdicts;
   for (const ArmAnalysis* arm : arms) {
     if (arm->to_baseline) {
-      verdicts += fmt::format(" {}: {} ({}).", arm->shown, number(arm->to_baseline->median), stats::name_of(arm->verdict));
+      verdicts +=
+          fmt::format(" {}: {} ({}).", arm->shown, number(arm->to_baseline->median), stats::name_of(arm->verdict));
     }
   }
   std::string counts;
@@ -273,7 +277,8 @@ std::string figures(const Json& document, const Analysis& analysis) {
        "Each trial is compared with the baseline's trial of the same block."},
       {bars_plot(arms), "What an operation costs in exits and IPIs", "Events an operation." + counts,
        "Medians over the trials."},
-      {pareto_plot(arms), "Cost against gain", "CPU time an operation against seconds a trial; the table has the numbers.",
+      {pareto_plot(arms), "Cost against gain",
+       "CPU time an operation against seconds a trial; the table has the numbers.",
        "Down and left is better: less time, and less of the host's CPUs."},
       {latency_plot(document, analysis), "Latency", "Cumulative distribution of the latency of an operation by arm.",
        "All valid trials of an arm together; steps of an eighth of an octave."},
@@ -285,8 +290,8 @@ std::string figures(const Json& document, const Analysis& analysis) {
   for (const Plot& plot : plots) {
     if (plot.script.empty()) continue;
     const std::string svg = base::run_filter({"gnuplot", "-"}, plot.script, "gnuplot-nox");
-    out += fmt::format("<figure>\n<h2>{}</h2>\n<div class=\"wide\">{}</div><figcaption>{}</figcaption>\n</figure>\n", plot.title,
-                       inline_svg(svg, index++, plot.alt), plot.caption);
+    out += fmt::format("<figure>\n<h2>{}</h2>\n<div class=\"wide\">{}</div><figcaption>{}</figcaption>\n</figure>\n",
+                       plot.title, inline_svg(svg, index++, plot.alt), plot.caption);
   }
   return out;
 }
@@ -295,7 +300,8 @@ std::string figures(const Json& document, const Analysis& analysis) {
 
 std::string arm_table(const Analysis& analysis) {
   std::string out =
-      "<div class=\"wide\"><table>\n<thead><tr><th>arm</th><th>s</th><th>of host</th><th>time ratio</th><th>95&nbsp;%</th>"
+      "<div class=\"wide\"><table>\n<thead><tr><th>arm</th><th>s</th><th>of host</th><th>time "
+      "ratio</th><th>95&nbsp;%</th>"
       "<th>verdict</th><th>trials</th>";
   std::vector<const MetricText*> shown;
   for (const MetricText& text : metric_texts()) {
@@ -316,11 +322,14 @@ std::string arm_table(const Analysis& analysis) {
     const auto& ratio = arm.to_baseline;
     out += fmt::format(
         "<tr><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}</td><td>{}{}</td>", escape_markup(arm.shown),
-        number(seconds, 4), seconds && host_seconds ? fmt::format("{:.1f}&nbsp;%", 100 * *host_seconds / *seconds) : "–",
+        number(seconds, 4),
+        seconds && host_seconds ? fmt::format("{:.1f}&nbsp;%", 100 * *host_seconds / *seconds) : "–",
         ratio ? fmt::format("{:.3f}", ratio->median) : "–",
         ratio && ratio->interval ? fmt::format("{:.3f} to {:.3f}", ratio->interval->low, ratio->interval->high) : "–",
-        ratio ? stats::name_of(arm.verdict) : arm.name == analysis.baseline ? "baseline" : "–", arm.valid,
-        arm.invalid.empty() ? "" : fmt::format(", {} invalid", arm.invalid.size()));
+        ratio                           ? stats::name_of(arm.verdict)
+        : arm.name == analysis.baseline ? "baseline"
+                                        : "–",
+        arm.valid, arm.invalid.empty() ? "" : fmt::format(", {} invalid", arm.invalid.size()));
     for (const MetricText* text : shown) out += fmt::format("<td>{}</td>", number(median_of(arm, text->metric)));
     out += "</tr>\n";
   }
@@ -334,7 +343,8 @@ std::string flat(const Json& value) {
   if (!value.is_object()) return value.dump();
   std::string out;
   for (const auto& [key, part] : value.items()) {
-    out += fmt::format("{}{}{}{}", out.empty() ? "" : ", ", key, part.is_object() ? ": " : "=", part.is_object() ? part.dump() : flat(part));
+    out += fmt::format("{}{}{}{}", out.empty() ? "" : ", ", key, part.is_object() ? ": " : "=",
+                       part.is_object() ? part.dump() : flat(part));
   }
   return out;
 }
@@ -374,10 +384,13 @@ std::string html_report(const Json& document) {
   const std::string title = fmt::format("{}: guest idle policies compared", analysis.workload);
   return fmt::format(
       "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n<meta name=\"viewport\" "
-      "content=\"width=device-width, initial-scale=1\">\n<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n"
-      "{2}<p>{3} blocks, one trial of each arm in each, in random order (seed {4}). Ratios are of times, block by block, "
+      "content=\"width=device-width, "
+      "initial-scale=1\">\n<title>{0}</title>\n<style>{1}</style>\n</head>\n<body>\n<h1>{0}</h1>\n"
+      "{2}<p>{3} blocks, one trial of each arm in each, in random order (seed {4}). Ratios are of times, block by "
+      "block, "
       "against <b>{5}</b>; less is faster. Intervals are of the median, 95&nbsp;%. Verdicts: better or worse when the "
-      "interval excludes 1; equivalent inside 0.95 to 1.05; else inconclusive. A – is a number that could not be had.</p>\n"
+      "interval excludes 1; equivalent inside 0.95 to 1.05; else inconclusive. A – is a number that could not be "
+      "had.</p>\n"
       "{6}{7}<h2>This host</h2>\n{8}<h2>The same as text</h2>\n<pre>{9}</pre>\n</body>\n</html>\n",
       escape_markup(title), kStyle, warnings, analysis.blocks, analysis.seed, escape_markup(analysis.baseline),
       arm_table(analysis), figures(document, analysis), host_list(document), escape_markup(compare_table(document)));

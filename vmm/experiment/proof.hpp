@@ -14,15 +14,15 @@ namespace vmm::experiment {
 
 // That an arm was what it claims: the state read back, or an effect that only that state has.
 struct Proof {
-  std::string what;            // "idle_spin"
-  std::string asked;           // "50us"
-  std::string seen;            // "50us read back; 812 spins"
-  std::optional<bool> holds;   // no value: there is nothing to see it by, which `seen` explains
+  std::string what;           // "idle_spin"
+  std::string asked;          // "50us"
+  std::string seen;           // "50us read back; 812 spins"
+  std::optional<bool> holds;  // no value: there is nothing to see it by, which `seen` explains
   bool operator==(const Proof&) const = default;
 };
 
-// Of one trial of a guest. `hello` and `configured` are the agent's answers (docs/protocol.md), hostile: what is absent or
-// of the wrong type proves nothing. Pure.
+// Of one trial of a guest. `hello` and `configured` are the agent's answers (docs/protocol.md), hostile: what is absent
+// or of the wrong type proves nothing. Pure.
 //   idle_spin        read back, and by the guest's counters: spins where asked, none where not
 //   idle method      cpuidle driver, command line
 //   host halt-poll   has no read-back: halt_polls_attempted; 0 although asked is explained where the guest's haltpoll

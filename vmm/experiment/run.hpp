@@ -22,8 +22,8 @@ nlohmann::ordered_json config_json(const GuestConfig& guest);
 // That the guest idles as asked, by its hello. Throws HostUnable where its cpuidle driver is another.
 void verify_idle(const GuestConfig& guest, const nlohmann::json& hello);
 
-// This host: kernel, CPU model, microcode, whether it is itself a guest, frequency governor, mitigations, clock source, KVM
-// modules and their parameters.
+// This host: kernel, CPU model, microcode, whether it is itself a guest, frequency governor, mitigations, clock source,
+// KVM modules and their parameters.
 nlohmann::ordered_json host_json();
 
 }  // namespace vmm::experiment

@@ -93,8 +93,8 @@ TrialRunner::TrialRunner(const Comparison& comparison, Config config)
   for (const std::string& name : needed) {
     const std::filesystem::path path = native_workload_path(name);
     if (!std::filesystem::exists(path)) {
-      throw base::HostUnable(
-          fmt::format("the workload '{}' has not been built for this host ('{}'); ./run builds it", name, path.string()));
+      throw base::HostUnable(fmt::format("the workload '{}' has not been built for this host ('{}'); ./run builds it",
+                                         name, path.string()));
     }
   }
 }
@@ -251,7 +251,8 @@ Json TrialRunner::run_guest(Guest& guest, const Arm& arm, bool record_gaps) {
   Json proofs = Json::array();
   Json because = Json::array();
   for (const Proof& proof : prove(arm.guest, guest.hello, configured, trial->result.vcpus)) {
-    if (proof.holds == false) because.push_back(fmt::format("{}: asked {}, seen {}", proof.what, proof.asked, proof.seen));
+    if (proof.holds == false)
+      because.push_back(fmt::format("{}: asked {}, seen {}", proof.what, proof.asked, proof.seen));
     proofs.push_back(to_json(proof));
   }
   const auto seconds = workload.seconds.real();

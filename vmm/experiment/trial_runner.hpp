@@ -27,8 +27,8 @@ class ComparisonEnded : public std::exception {
   machine::Stop stop_;
 };
 
-// Runs single trials. One guest for each configuration that needs a boot of its own lives as long as this object; all are
-// held but the one that runs, so that none disturbs another or the host's trial.
+// Runs single trials. One guest for each configuration that needs a boot of its own lives as long as this object; all
+// are held but the one that runs, so that none disturbs another or the host's trial.
 class TrialRunner {
  public:
   struct Config {
@@ -49,8 +49,9 @@ class TrialRunner {
   void boot();
   const std::map<std::string, std::string>& left_out() const noexcept { return left_out_; }  // arm -> reason
 
-  // One trial (with `record_gaps` the guest's idle gaps are recorded, which costs it a little): "arm", "seconds" (null when it failed), "operations", "valid", "invalid_because", "proof", "workload",
-  // "wall_ns", "vcpus", "neighbour". A guest that crashes meanwhile is booted again, said so, and the trial repeated.
+  // One trial (with `record_gaps` the guest's idle gaps are recorded, which costs it a little): "arm", "seconds" (null
+  // when it failed), "operations", "valid", "invalid_because", "proof", "workload", "wall_ns", "vcpus", "neighbour". A
+  // guest that crashes meanwhile is booted again, said so, and the trial repeated.
   nlohmann::ordered_json run(const Arm& arm, bool record_gaps = false);
 
   // Another thread: ends the running guest, so that run() throws ComparisonEnded.

@@ -35,9 +35,9 @@ struct Ratio {
 // Both of the same length, all values above 0; nothing when there is no block.
 std::optional<Ratio> paired_ratio(const std::vector<double>& arm, const std::vector<double>& baseline);
 
-// The ratio of two independent samples, all values above 0: exp of the Hodges-Lehmann shift of their logarithms, with the
-// exact 95 % interval of the Mann-Whitney distribution (normal approximation above 30 values). `blocks` is the smaller
-// sample's size; no interval for samples too small to have one (4 and 4 have). Nothing when one is empty.
+// The ratio of two independent samples, all values above 0: exp of the Hodges-Lehmann shift of their logarithms, with
+// the exact 95 % interval of the Mann-Whitney distribution (normal approximation above 30 values). `blocks` is the
+// smaller sample's size; no interval for samples too small to have one (4 and 4 have). Nothing when one is empty.
 std::optional<Ratio> unpaired_ratio(const std::vector<double>& sample, const std::vector<double>& baseline);
 
 // Of a quantity of which less is better.

@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
-// The other tenant of the host's CPUs: a busy process on each of --cpus (0), until its standard input ends. What it gets
-// done shows what a guest's polling costs others. `operations`: units of work of all processes together.
-
-#include <poll.h>
-#include <sched.h>
-#include <sys/mman.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
+// The other tenant of the host's CPUs: a busy process on each of --cpus (0), until its standard input ends. What it
+// gets done shows what a guest's polling costs others. `operations`: units of work of all processes together.
 
 #include <atomic>
 #include <csignal>
+#include <poll.h>
+#include <sched.h>
 #include <span>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
 
 #include "workload.hpp"
 
@@ -96,9 +95,7 @@ int main(int argc, char** argv) {
       failed = failed || WIFEXITED(status);  // killed is how it is to end
     }
     if (failed) throw std::runtime_error("a CPU of --cpus cannot be used");
-    guest::report_done(guest::JsonWriter()
-                           .field_billionths("seconds", ns)
-                           .field("operations", units)
-                           .field_null("latency_us"));
+    guest::report_done(
+        guest::JsonWriter().field_billionths("seconds", ns).field("operations", units).field_null("latency_us"));
   });
 }

@@ -29,7 +29,8 @@ Json scaled(Json document, const char* arm, const char* counter, double factor) 
 }
 
 const CheckFinding& finding_of(const std::vector<CheckFinding>& findings, const std::string& arm, Metric metric) {
-  return *std::ranges::find_if(findings, [&](const CheckFinding& f) { return f.arm == arm && f.metric.metric == metric; });
+  return *std::ranges::find_if(findings,
+                               [&](const CheckFinding& f) { return f.arm == arm && f.metric.metric == metric; });
 }
 
 TEST(Check, TheSameResultIsWithinEveryLimit) {
@@ -50,7 +51,8 @@ TEST(Check, TenPercentMoreExitsAreFoundInTheArmThatHasThem) {
 }
 
 TEST(Check, FewerExitsAndSmallMovesAreFine) {
-  EXPECT_TRUE(all_within_limits(check_results(result_document(), scaled(result_document(), "none", "hlt_exits", 0.5), {})));
+  EXPECT_TRUE(
+      all_within_limits(check_results(result_document(), scaled(result_document(), "none", "hlt_exits", 0.5), {})));
   const auto small = check_results(result_document(), scaled(result_document(), "none", "hlt_exits", 1.03), {});
   EXPECT_TRUE(finding_of(small, "none", Metric::kHltExits).moved);
   EXPECT_TRUE(all_within_limits(small)) << "moved, but within 5 %";
@@ -63,7 +65,8 @@ TEST(Check, AHandfulOfEventsInThousandsIsNoRegression) {
   Json after = before;
   for (Json& trial : after["trials"]) {
     // One exit in a trial of 1,000 operations on every second trial.
-    if (trial["arm"] == "spin" && trial["block"].get<int>() % 2 == 0) trial["vcpus"][0]["counters"]["hlt_exits"]["value"] = 1U;
+    if (trial["arm"] == "spin" && trial["block"].get<int>() % 2 == 0)
+      trial["vcpus"][0]["counters"]["hlt_exits"]["value"] = 1U;
   }
   EXPECT_TRUE(all_within_limits(check_results(before, after, {})));
 }
@@ -85,7 +88,8 @@ TEST(Check, UnknownIsSkippedNotPassed) {
   const auto findings = check_results(result_document(), after, {});
   EXPECT_EQ(finding_of(findings, "none", Metric::kHltExits).verdict, Verdict::kUnknown);
   EXPECT_THAT(junit_xml(findings), HasSubstr("<skipped message=\"the new result does not have it\"/>"));
-  const auto few = check_results(result_document(3), result_document(8), {{Metric::kHltExits, 0.05}, {Metric::kIpis, 0.05}});
+  const auto few =
+      check_results(result_document(3), result_document(8), {{Metric::kHltExits, 0.05}, {Metric::kIpis, 0.05}});
   (void)few;
 }
 
@@ -112,7 +116,8 @@ TEST(Check, JunitIsXmlWhateverTheNames) {
     if (trial["arm"] == "spin") trial["arm"] = name;
   }
   const std::string xml = junit_xml(check_results(document, scaled(document, "none", "hlt_exits", 2), {}));
-  EXPECT_THAT(xml, AllOf(HasSubstr("a&lt;b&gt;&amp;&quot;c"), HasSubstr("<failure message="), HasSubstr("failures=\"1\"")));
+  EXPECT_THAT(xml,
+              AllOf(HasSubstr("a&lt;b&gt;&amp;&quot;c"), HasSubstr("<failure message="), HasSubstr("failures=\"1\"")));
 }
 
 }  // namespace

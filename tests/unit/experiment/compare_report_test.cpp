@@ -44,7 +44,8 @@ TEST(Analysis, CountersAddUpOverVcpusAndAreDividedByOperations) {
   EXPECT_DOUBLE_EQ(metric(arm_of(analysis, "none (again)"), Metric::kHltExits), 3.0);
   EXPECT_DOUBLE_EQ(metric(arm_of(analysis, "none"), Metric::kCpuOnUs), 1000.0);
   EXPECT_DOUBLE_EQ(metric(arm_of(analysis, "none"), Metric::kLatencyP99Us), 20.0);
-  EXPECT_FALSE(arm_of(analysis, "none").medians.at(static_cast<std::size_t>(Metric::kLatencyP999Us))) << "null in a trial";
+  EXPECT_FALSE(arm_of(analysis, "none").medians.at(static_cast<std::size_t>(Metric::kLatencyP999Us)))
+      << "null in a trial";
   EXPECT_EQ(arm_of(analysis, "none (again)").vcpus.at(1).hlt_exits, 2000);
 }
 
@@ -168,8 +169,9 @@ TEST(Csv, ALineATrialWithEmptyCellsForUnknown) {
 
 TEST(Page, HasPlotsWithTextAndNoScript) {
   const std::string page = html_report(result_document());
-  EXPECT_THAT(page, AllOf(HasSubstr("<!DOCTYPE html>"), HasSubstr("role=\"img\" aria-label=\""), HasSubstr("</html>"),
-                          Not(HasSubstr("<script")), Not(HasSubstr("http-equiv")), HasSubstr("prefers-color-scheme:dark")));
+  EXPECT_THAT(page,
+              AllOf(HasSubstr("<!DOCTYPE html>"), HasSubstr("role=\"img\" aria-label=\""), HasSubstr("</html>"),
+                    Not(HasSubstr("<script")), Not(HasSubstr("http-equiv")), HasSubstr("prefers-color-scheme:dark")));
   std::size_t plots = 0;
   for (std::size_t at = 0; (at = page.find("<svg", at)) != std::string::npos; ++at) ++plots;
   EXPECT_EQ(plots, 5U);
@@ -178,7 +180,10 @@ TEST(Page, HasPlotsWithTextAndNoScript) {
 }
 
 TEST(Page, AHostileNameReachesNeitherGnuplotNorThePage) {
-  EXPECT_EQ(plot_label("`touch x`'\"$(x)\n\\a"), "?touch x???" "?(x)?" "?a");
+  EXPECT_EQ(plot_label("`touch x`'\"$(x)\n\\a"),
+            "?touch x???"
+            "?(x)?"
+            "?a");
   Json document = result_document();
   const std::string name = "'\n`touch /tmp/evil`\"<script>alert(1)</script>";
   document["arms"][2]["name"] = name;
@@ -191,7 +196,10 @@ TEST(Page, AHostileNameReachesNeitherGnuplotNorThePage) {
 
 TEST(Markup, EscapesAndReplaces) {
   EXPECT_EQ(escape_markup("a<b>&\"'\n"), "a&lt;b&gt;&amp;&quot;&#39;?");
-  EXPECT_EQ(escape_markup("\xff" "a"), "\xef\xbf\xbd" "a");
+  EXPECT_EQ(escape_markup("\xff"
+                          "a"),
+            "\xef\xbf\xbd"
+            "a");
   EXPECT_EQ(escape_markup("µs \\ \x7f"), "µs \\ ?");
 }
 

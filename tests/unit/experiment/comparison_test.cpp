@@ -160,7 +160,9 @@ TEST(Complete, Refusals) {
 
 TEST(BootConfig, WhatCanChangeAtRunTimeNeedsNoBoot) {
   Comparison polling = preset_comparison("polling", {});
-  const auto boot = [&](const char* name) { return boot_config(std::ranges::find(polling.arms, name, &Arm::name)->guest); };
+  const auto boot = [&](const char* name) {
+    return boot_config(std::ranges::find(polling.arms, name, &Arm::name)->guest);
+  };
   EXPECT_EQ(boot("none"), boot("guest spin"));
   EXPECT_EQ(boot("none"), boot("host poll"));
   EXPECT_NE(boot("none"), boot("haltpoll"));

@@ -37,7 +37,8 @@ TEST(Proof, ASpinIsReadBackAndSpins) {
   GuestConfig guest;
   guest.guest_spin_us = 50;
   EXPECT_EQ(holds(prove(guest, kHello, {{"idle_spin_us", 50U}}, vcpus({.hits = 3})), "idle_spin"), true);
-  EXPECT_EQ(holds(prove(guest, kHello, {{"idle_spin_us", 50U}}, vcpus({})), "idle_spin"), false) << "read back, no effect";
+  EXPECT_EQ(holds(prove(guest, kHello, {{"idle_spin_us", 50U}}, vcpus({})), "idle_spin"), false)
+      << "read back, no effect";
   EXPECT_EQ(holds(prove(guest, kHello, {{"idle_spin_us", 40U}}, vcpus({.hits = 3})), "idle_spin"), false);
   EXPECT_EQ(holds(prove(guest, kHello, nlohmann::json::object(), vcpus({.hits = 3})), "idle_spin"), false);
   EXPECT_EQ(holds(prove(guest, kHello, {{"idle_spin_us", 50U}}, vcpus({.hits = {}})), "idle_spin"), std::nullopt);

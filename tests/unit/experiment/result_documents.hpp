@@ -19,11 +19,10 @@ inline Json counter_json(std::optional<std::uint64_t> number) {
 // A trial of 1,000 operations; `hlt` exits on vCPU 0 and twice as many on vCPU 1.
 inline Json guest_trial(const std::string& arm, unsigned block, double seconds, std::optional<std::uint64_t> hlt,
                         std::optional<std::uint64_t> ipi) {
-  Json json{{"arm", arm},           {"block", block},  {"position", 0U},
-            {"seconds", seconds},   {"valid", true},   {"operations", 1000U},
-            {"vcpus", Json::array()}};
-  json["workload"]["latency_us"] = {{"p50", 10.0}, {"p99", 20.0}, {"p999", nullptr},
-                                    {"buckets_below_ns", {{1024U, 900U}, {2048U, 100U}}}};
+  Json json{{"arm", arm},    {"block", block},      {"position", 0U},        {"seconds", seconds},
+            {"valid", true}, {"operations", 1000U}, {"vcpus", Json::array()}};
+  json["workload"]["latency_us"] = {
+      {"p50", 10.0}, {"p99", 20.0}, {"p999", nullptr}, {"buckets_below_ns", {{1024U, 900U}, {2048U, 100U}}}};
   for (unsigned id = 0; id < 2; ++id) {
     const auto times = [&](std::optional<std::uint64_t> n) { return n ? std::optional(*n * (id + 1)) : n; };
     json["vcpus"].push_back(
@@ -41,11 +40,12 @@ inline Json guest_trial(const std::string& arm, unsigned block, double seconds, 
 }
 
 inline Json host_trial(unsigned block, double seconds) {
-  return {{"arm", "host"}, {"block", block}, {"position", 1U}, {"seconds", seconds}, {"valid", true}, {"vcpus", Json::array()}};
+  return {{"arm", "host"},      {"block", block}, {"position", 1U},
+          {"seconds", seconds}, {"valid", true},  {"vcpus", Json::array()}};
 }
 
-// Eight blocks of: host 5 s; none 10 s, 1,000 + 2,000 HLT exits, 40 + 80 + 2 IPIs; spin 8 s, 10 + 20 and 0; control as none.
-// Noise that all arms of a block share, and a little that they do not.
+// Eight blocks of: host 5 s; none 10 s, 1,000 + 2,000 HLT exits, 40 + 80 + 2 IPIs; spin 8 s, 10 + 20 and 0; control as
+// none. Noise that all arms of a block share, and a little that they do not.
 inline Json result_document(std::size_t blocks = 8) {
   Json json{{"schema", kCompareSchema}, {"seed", 7U}, {"partial", false}};
   json["config"] = {{"workload", {{"name", "tcp-pingpong"}}}, {"baseline", "none"}};
@@ -62,7 +62,8 @@ inline Json result_document(std::size_t blocks = 8) {
     json["trials"].push_back(host_trial(block, 5 * shared));
     json["trials"].push_back(guest_trial("none", block, 10 * shared, 1000 + block % 5, 40));
     json["trials"].push_back(guest_trial("spin", block, 8 * (shared + own), 10 + block % 5, 0));
-    json["trials"].push_back(guest_trial("none (again)", block, 10 * (shared + (block % 2 == 0 ? own : -own)), 1000, 40));
+    json["trials"].push_back(
+        guest_trial("none (again)", block, 10 * (shared + (block % 2 == 0 ? own : -own)), 1000, 40));
   }
   return json;
 }
