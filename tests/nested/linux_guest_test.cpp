@@ -116,6 +116,23 @@ TEST(LinuxGuest, SpinningRemovesHltExitsAndIpis) {
   std::filesystem::remove_all(name);
 }
 
+// The other source of the time a vCPU thread was blocked, KVM's halt_wait_ns, begins and ends with the wait itself: it
+// lies between wall - on CPU - run delay and that and the run delay. Held at the two marks the thread is blocked
+// without a HLT.
+void expect_time_adds_up(const json& trial) {
+  constexpr double kShareOfWall = 0.02;
+  constexpr double kMarksNs = 40e6;
+  const double wall = trial.at("wall_ns").get<double>();
+  ASSERT_GT(wall, 0);
+  for (const json& vcpu : trial.at("vcpus")) {
+    const auto ns = [&](const char* name) { return vcpu.at("counters").at(name).at("value").get<double>(); };
+    const double blocked = wall - ns("cpu_on_ns") - ns("run_delay_ns");
+    const double tolerance = kShareOfWall * wall + kMarksNs;
+    EXPECT_GE(ns("halt_wait_ns"), blocked - tolerance) << trial.at("arm");
+    EXPECT_LE(ns("halt_wait_ns"), blocked + ns("run_delay_ns") + tolerance) << trial.at("arm");
+  }
+}
+
 // Every policy that this host can have, one short trial each: what is asked shows.
 TEST(LinuxGuest, EveryPollingPolicyIsProvenByItsEffect) {
   const std::filesystem::path directory =
@@ -153,6 +170,7 @@ disable-exits = "hlt"
   std::map<std::string, json> trials;
   for (const json& trial : document.at("trials")) {
     EXPECT_EQ(trial.at("valid"), true) << trial.dump();
+    expect_time_adds_up(trial);
     trials[trial.at("arm")] = trial;
   }
   ASSERT_EQ(trials.size(), 7U) << "six and the null control";

@@ -47,8 +47,10 @@ experiment::ConsoleConfig console_option(const std::string& text) {
 // work.
 class GuestText {
  public:
-  void add_to(CLI::App& app) {
+  // `without`: the options that a command has no use for.
+  void add_to(CLI::App& app, std::initializer_list<std::string_view> without = {}) {
     for (const experiment::GuestOption& option : experiment::guest_options()) {
+      if (std::ranges::find(without, option.name) != without.end()) continue;
       CLI::Option* added =
           app.add_option(std::string("--") + option.name, text_[option.name], option.help)->type_name(option.type);
       options_.emplace_back(option.name, added);
@@ -127,7 +129,8 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
   check_app
       ->add_option("--max", limits,
                    "how much worse a number may get; may be given again [all counters per operation by +5%]")
-      ->type_name("NAME=+P%");
+      ->type_name("NAME=+P%")
+      ->allow_extra_args(false);
   check_app->add_option("--junit", junit, "the verdicts as JUnit XML")->type_name("FILE.xml");
   check_app->footer("Exit status: 0 nothing is worse than allowed; 1 something is, beyond noise; 2 bad input.");
 
@@ -138,7 +141,7 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
   std::string file, preset, compare_stats, csv, blocks, compare_timeout, compare_console, seed;
   compare_app->add_option("file", file, "a comparison of one's own (docs/experiments.md)")->type_name("FILE.toml");
   compare_app->add_option("--preset", preset, "seed, polling or contention [seed]")->type_name("NAME");
-  compare_text.add_to(*compare_app);
+  compare_text.add_to(*compare_app, {"payload", "initrd"});  // a workload needs the agent
   compare_app->add_option("--blocks", blocks, "measured trials of each arm, 1 to 1000 [8]; fewer than 6: no intervals")
       ->type_name("N");
   compare_app->add_option("--seed", seed, "of the random order of the trials [from the clock, printed]")

@@ -78,7 +78,7 @@ TEST(Options, CompareIsThePresetOrAGridOrAFile) {
 
 TEST(Options, CheckTakesLimits) {
   const auto command = std::get<CheckCommand>(
-      parse_command_line({"check", "a.json", "b.json", "--max", "hlt_exits_per_op=+5%", "--max=seconds=+20%"}));
+      parse_command_line({"check", "--max", "hlt_exits_per_op=+5%", "a.json", "b.json", "--max=seconds=+20%"}));
   ASSERT_EQ(command.limits.size(), 2U);
   EXPECT_DOUBLE_EQ(command.limits[1].share, 0.2);
   EXPECT_EQ(command.baseline, "a.json");
