@@ -60,6 +60,17 @@ TEST(LinuxGuest, RunsItsWorkloadAndPowersOff) {
   EXPECT_EQ(counter_sum(run.json, "guest_spin_hits_remote"), 0U) << "no spin was asked for";
 }
 
+TEST(LinuxGuest, EveryWorkloadIsCountedExactly) {
+  for (const char* workload :
+       {"pipe-pingpong:iterations=200", "futex-wake:iterations=200", "request-reply:requests=100"}) {
+    const Finished run = run_guest({"--guest-spin=0", std::string("--workload=") + workload});
+    ASSERT_EQ(run.status, 0) << workload << ": " << run.err;
+    EXPECT_EQ(run.json.at("workload").at("operations"), std::string(workload).find("request") == 0 ? 100 : 200);
+    expect_all_agree(run.json, 8);
+    EXPECT_GT(*counter_sum(run.json, "hlt_exits"), 50U) << workload;
+  }
+}
+
 TEST(LinuxGuest, SpinningRemovesHltExitsAndIpis) {
   std::string name = (std::filesystem::temp_directory_path() / "vmm-compare-XXXXXX").string();
   ASSERT_NE(::mkdtemp(name.data()), nullptr);

@@ -12,6 +12,7 @@
 #include <nlohmann/json.hpp>
 #include <stdlib.h>
 #include <sys/sysmacros.h>
+#include <thread>
 
 #include "agent/child.hpp"
 
@@ -46,6 +47,60 @@ int status_of(const std::vector<std::string>& arguments) {
   Child child(arguments);
   child.close_stdin();
   return child.wait(seconds(20)).value_or(-1);
+}
+
+TEST(WakePingpong, CountsEveryRoundTrip) {
+  for (const char* name : {"pipe-pingpong", "futex-wake"}) {
+    const Json result = run_workload({workload(name), "--iterations=250"});
+    ASSERT_TRUE(result.is_object()) << name << result;
+    EXPECT_EQ(result["operations"], 250) << name;
+    EXPECT_EQ(result["latency_us"]["count"], 250) << name;
+    EXPECT_GT(result["seconds"], 0.0) << name;
+    EXPECT_EQ(status_of({workload(name), "--iterations=0"}), 2) << name;
+    EXPECT_EQ(status_of({workload(name)}), 1) << name << ": stdin ended before go";
+  }
+}
+
+TEST(WakePingpong, TheOthersThinkTimeIsInTheRoundTrip) {
+  for (const char* name : {"pipe-pingpong", "futex-wake"}) {
+    const Json result = run_workload({workload(name), "--iterations=30", "--think-us=2000"});
+    ASSERT_TRUE(result.is_object()) << name << result;
+    EXPECT_GE(result["latency_us"]["min"], 2000.0) << name;
+    EXPECT_GE(result["seconds"], 0.12) << name << ": both think";
+  }
+}
+
+TEST(RequestReply, AnswersEveryRequestFromTheTimeItWasDue) {
+  const Json result = run_workload({workload("request-reply"), "--requests=200", "--rate=2000", "--service-us=100"});
+  ASSERT_TRUE(result.is_object()) << result;
+  EXPECT_EQ(result["operations"], 200);
+  EXPECT_EQ(result["latency_us"]["count"], 200);
+  EXPECT_GE(result["latency_us"]["min"], 100.0) << "the work itself";
+  EXPECT_EQ(status_of({workload("request-reply"), "--rate=0"}), 2);
+}
+
+// A service slower than its requests: an open loop's latency grows with the queue, a closed loop would hide it.
+TEST(RequestReply, OverloadShowsAsLatencyNotAsFewerRequests) {
+  const Json result = run_workload({workload("request-reply"), "--requests=100", "--rate=10000", "--service-us=2000"});
+  ASSERT_TRUE(result.is_object()) << result;
+  EXPECT_EQ(result["operations"], 100);
+  EXPECT_GE(result["latency_us"]["max"], 150'000.0) << "100 x 2 ms of work, all due within about 10 ms";
+}
+
+TEST(Neighbour, WorksUntilItsInputEnds) {
+  Child child({workload("neighbour"), "--cpus=0"});
+  std::string line;
+  ASSERT_EQ(child.read_line(line, seconds(20)), Child::Read::kLine);
+  EXPECT_EQ(line, "ready");
+  child.write_line("go");
+  std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  child.close_stdin();
+  ASSERT_EQ(child.read_line(line, seconds(20)), Child::Read::kLine);
+  ASSERT_TRUE(line.starts_with("done ")) << line;
+  const Json result = Json::parse(line.substr(5));
+  EXPECT_GT(result["operations"], 0);
+  EXPECT_GT(result["seconds"], 0.1) << "it starts some time after it is told to";
+  EXPECT_EQ(child.wait(seconds(10)), 0);
 }
 
 TEST(TcpPingpong, CountsEveryRoundTrip) {

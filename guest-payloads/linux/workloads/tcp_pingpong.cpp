@@ -14,19 +14,19 @@
 #include <csignal>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
-#include <sched.h>
-#include <span>
-#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
-#include <sys/wait.h>
 #include <utility>
 
 #include "latency.hpp"
+#include "processes.hpp"
 #include "workload.hpp"
 
 namespace {
 
+using guest::Fd;
+using guest::pin_to;
+using guest::SharedLatencies;
 using guest::throw_errno;
 
 constexpr std::string_view kMessage = "a response line of text";
@@ -39,61 +39,6 @@ struct Settings {
   std::vector<unsigned> client_cpus;
   std::vector<unsigned> server_cpus;
 };
-
-class Fd {
- public:
-  explicit Fd(int fd = -1) : fd_(fd) {}
-  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
-  Fd& operator=(Fd&& other) noexcept {
-    std::swap(fd_, other.fd_);
-    return *this;
-  }
-  Fd(const Fd&) = delete;
-  Fd& operator=(const Fd&) = delete;
-  ~Fd() { reset(); }
-  int get() const { return fd_; }
-  void reset() {
-    if (fd_ >= 0) close(fd_);
-    fd_ = -1;
-  }
-
- private:
-  int fd_;
-};
-
-// Written by the server's process, read by the client's when the server has ended.
-class SharedLatencies {
- public:
-  explicit SharedLatencies(std::uint64_t count) : bytes_((count + 1) * sizeof(std::uint64_t)) {
-    // MAP_POPULATE: no page fault while measuring.
-    void* memory = mmap(nullptr, bytes_, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS | MAP_POPULATE, -1, 0);
-    if (memory == MAP_FAILED) throw_errno("memory for " + std::to_string(count) + " latencies");
-    words_ = std::span(static_cast<std::uint64_t*>(memory), count + 1);
-  }
-  SharedLatencies(const SharedLatencies&) = delete;
-  SharedLatencies& operator=(const SharedLatencies&) = delete;
-  ~SharedLatencies() { munmap(words_.data(), bytes_); }
-
-  void add(std::uint64_t ns) {
-    if (words_[0] + 1 < words_.size()) words_[++words_[0]] = ns;
-  }
-  std::vector<std::uint64_t> values() const {
-    const auto used = words_.subspan(1, words_[0]);
-    return {used.begin(), used.end()};
-  }
-
- private:
-  std::size_t bytes_;
-  std::span<std::uint64_t> words_;  // the first one counts the others
-};
-
-void pin_to(const std::vector<unsigned>& cpus) {
-  if (cpus.empty()) return;
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (const unsigned cpu : cpus) CPU_SET(cpu, &set);
-  if (sched_setaffinity(0, sizeof(set), &set) != 0) throw_errno("pinning to CPU " + std::to_string(cpus.front()));
-}
 
 // False when the other side has closed before `bytes` came. A stream may hand over a message in parts.
 bool receive(int socket, char* buffer, std::size_t bytes) {
@@ -265,11 +210,7 @@ void run(guest::Options& options) {
   const bool client_nodelay = nodelay(client.get());
   client.reset();
 
-  int status = 0;
-  while (waitpid(server, &status, 0) < 0) {
-    if (errno != EINTR) throw_errno("waitpid");
-  }
-  if (!WIFEXITED(status) || WEXITSTATUS(status) != 0) throw std::runtime_error("the server's process failed");
+  guest::expect_success(server, "the server's process");
 
   guest::JsonWriter result;
   result.field_billionths("seconds", played.ns).field("operations", played.received);
