@@ -71,6 +71,24 @@ TEST(LinuxGuest, EveryWorkloadIsCountedExactly) {
   }
 }
 
+TEST(LinuxGuest, RunsAProgramOfTheUsers) {
+  // A copy of a workload under another name: in the guest and, for the host's row, here.
+  const std::filesystem::path directory = std::filesystem::temp_directory_path() / fmt::format("own-{}", ::getpid());
+  std::filesystem::create_directory(directory);
+  const std::filesystem::path mine = directory / "my-load.1";
+  std::filesystem::copy(build_directory() / "guest-bin/futex-wake", mine);
+  const Finished run = run_guest({"--workload-file=" + mine.string(), "--workload=my-load.1:iterations=50"});
+  ASSERT_EQ(run.status, 0) << run.err;
+  EXPECT_EQ(run.json.at("workload").at("name"), "my-load.1");
+  EXPECT_EQ(run.json.at("workload").at("operations"), 50);
+  const std::string text = directory / "text";
+  std::ofstream(text) << "no program";
+  const Finished refused = run_vmm({"--workload-file=" + text}, false);
+  EXPECT_EQ(refused.status, 2);
+  EXPECT_THAT(refused.err, HasSubstr("no ELF program"));
+  std::filesystem::remove_all(directory);
+}
+
 TEST(LinuxGuest, SpinningRemovesHltExitsAndIpis) {
   std::string name = (std::filesystem::temp_directory_path() / "vmm-compare-XXXXXX").string();
   ASSERT_NE(::mkdtemp(name.data()), nullptr);

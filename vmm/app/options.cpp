@@ -11,6 +11,7 @@
 #include "base/parse.hpp"
 #include "experiment/compare.hpp"
 #include "experiment/guest_options.hpp"
+#include "experiment/workload_file.hpp"
 
 namespace vmm::app {
 namespace {
@@ -82,7 +83,10 @@ class GuestText {
 
 void settle(CompareCommand& command) {
   experiment::Comparison& comparison = command.config.comparison;
-  if (command.workload) comparison.workload = *command.workload;
+  const auto guest = std::ranges::find(comparison.arms, false, &experiment::Arm::host);
+  if (guest != comparison.arms.end() && (command.workload || !guest->guest.workload_file.empty())) {
+    comparison.workload = experiment::workload_of(guest->guest, command.workload);
+  }
   if (command.blocks) comparison.blocks = *command.blocks;
   experiment::complete(comparison);
 }
@@ -213,12 +217,11 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
 
   experiment::RunConfig& config = run.config;
   config.guest = experiment::parse_guest_options(text.given());
-  if (const auto workload = text.workload()) {
-    if (config.guest.payload) {
-      throw BadInput(fmt::format("--workload: '{}' cannot go with --payload, which is its own", workload->name));
-    }
-    config.workload = *workload;
+  const auto workload = text.workload();
+  if (workload && config.guest.payload) {
+    throw BadInput(fmt::format("--workload: '{}' cannot go with --payload, which is its own", workload->name));
   }
+  config.workload = experiment::workload_of(config.guest, workload);
   if (!console.empty()) config.console = console_option(console);
   if (!stats.empty()) config.stats = stats;
   if (!stats_interval.empty()) {

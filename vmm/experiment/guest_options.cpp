@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "experiment/workload_file.hpp"
 #include "machine/machine.hpp"
 #include "memory/layout.hpp"
 
@@ -18,7 +19,7 @@ namespace layout = memory::layout;
 constexpr std::uint64_t kHaltPollMaximumNs = 1'000'000'000;
 constexpr unsigned kHostCpusMaximum = 8192;
 
-constexpr std::array<GuestOption, 14> kOptions{{
+constexpr std::array<GuestOption, 15> kOptions{{
     {"kernel", "FILE", "bzImage or ELF vmlinux, told apart by content [the built guest]"},
     {"initrd", "FILE", "initial RAM disk"},
     {"cmdline", "STR", "kernel command line; appended to the default with the built guest"},
@@ -33,6 +34,7 @@ constexpr std::array<GuestOption, 14> kOptions{{
     {"disable-exits", "LIST", "exits the guest keeps: hlt,mwait,pause,cstate"},
     {"irqchip", "WHERE", "where the interrupt controllers live: kernel [kernel]"},
     {"guest", "NAME", "which built guest: lab [lab]"},
+    {"workload-file", "FILE", "a static program of one's own as the workload (docs/protocol.md)"},
 }};
 static_assert(layout::kVcpusMaximum == 64, "the help text says so");
 
@@ -84,7 +86,7 @@ GuestConfig parse_guest_options(const OptionText& text) {
   };
   if (const auto* value = given("payload")) {
     guest.payload = payload_option(*value);
-    for (const char* other : {"kernel", "initrd", "cmdline", "guest-idle"}) {
+    for (const char* other : {"kernel", "initrd", "cmdline", "guest-idle", "workload-file"}) {
       if (const auto* refused = given(other)) {
         throw BadInput(fmt::format("--{}: '{}' cannot go with --payload, which has no kernel", other, *refused));
       }
@@ -113,6 +115,13 @@ GuestConfig parse_guest_options(const OptionText& text) {
     guest.host_halt_poll_ns = base::parse_duration_ns("--host-halt-poll", *value, 1, {0, kHaltPollMaximumNs});
   }
   if (const auto* value = given("disable-exits")) guest.disable_exits = machine::parse_disable_exits(*value);
+  if (const auto* value = given("workload-file")) {
+    if (!guest.initrd.empty()) {
+      throw BadInput(fmt::format("--workload-file: '{}' needs the built initramfs; leave --initrd out", *value));
+    }
+    guest.workload_file = *value;
+    (void)workload_name(guest.workload_file);
+  }
   if (const auto* value = given("irqchip"); value != nullptr && *value != "kernel") {
     throw BadInput(fmt::format("--irqchip: '{}' is not offered by this version; 'kernel' works", *value));
   }

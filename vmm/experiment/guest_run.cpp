@@ -11,6 +11,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "boot/plan.hpp"
+#include "experiment/workload_file.hpp"
 
 namespace vmm::experiment {
 namespace {
@@ -145,6 +146,7 @@ GuestRun::GuestRun(const GuestRunConfig& config, std::function<void(GuestRun&)> 
       initrd = base::open_input("--initrd", guest.initrd);
     } else {
       initrd = open_built("--initrd", base::built_path("guest/initrd"));
+      if (!guest.workload_file.empty()) initrd = initrd_with_workload(initrd.get(), guest.workload_file);
     }
   }
 

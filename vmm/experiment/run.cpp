@@ -155,6 +155,7 @@ Json config_json(const GuestConfig& guest) {
     json["kernel"] =
         guest.kernel.empty() ? Json(std::string("built:") + name_of(guest.flavour)) : Json(guest.kernel.string());
     json["cmdline"] = guest.cmdline;
+    json["workload_file"] = guest.workload_file.empty() ? Json(nullptr) : Json(guest.workload_file.string());
   }
   json["cpus"] = guest.cpus;
   json["memory_bytes"] = guest.memory_bytes;

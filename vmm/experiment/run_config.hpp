@@ -23,6 +23,7 @@ struct GuestConfig {
   std::filesystem::path kernel;
   std::filesystem::path initrd;
   std::string cmdline;
+  std::filesystem::path workload_file;  // a user's own program, in the built initramfs; empty: none
   GuestFlavour flavour = GuestFlavour::kLab;
 
   unsigned cpus = 2;

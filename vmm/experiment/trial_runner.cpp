@@ -87,14 +87,15 @@ TrialRunner::TrialRunner(const Comparison& comparison, Config config)
     (*found)->arms.push_back(arm.name);
     (*found)->may_lack = (*found)->may_lack && arm.may_lack;
   }
-  std::vector<std::string> needed;
-  if (host) needed.push_back(comparison.workload.name);
-  if (comparison.neighbour) needed.emplace_back("neighbour");
-  for (const std::string& name : needed) {
-    const std::filesystem::path path = native_workload_path(name);
+  const GuestConfig& guest = std::ranges::find(comparison.arms, false, &Arm::host)->guest;
+  host_workload_ = guest.workload_file.empty() ? native_workload_path(comparison.workload.name) : guest.workload_file;
+  std::vector<std::filesystem::path> needed;
+  if (host) needed.push_back(host_workload_);
+  if (comparison.neighbour) needed.push_back(native_workload_path("neighbour"));
+  for (const std::filesystem::path& path : needed) {
     if (!std::filesystem::exists(path)) {
       throw base::HostUnable(fmt::format("the workload '{}' has not been built for this host ('{}'); ./run builds it",
-                                         name, path.string()));
+                                         path.filename().string(), path.string()));
     }
   }
 }
@@ -195,8 +196,7 @@ void TrialRunner::restart_or_end(Guest& guest) {
 }
 
 Json TrialRunner::run_host(const Arm& arm) {
-  const NativeResult native =
-      run_native(native_workload_path(comparison_.workload.name), comparison_.workload.parameters, kNativeTimeout);
+  const NativeResult native = run_native(host_workload_, comparison_.workload.parameters, kNativeTimeout);
   if (native.status != 0) throw base::HostUnable(fmt::format("the workload on this host: {}", native.problem));
   const auto field = [&](const char* name) {
     const auto found = native.result.find(name);

@@ -79,6 +79,7 @@ class TrialRunner {
 
   const Comparison& comparison_;
   Config config_;
+  std::filesystem::path host_workload_;
   std::vector<std::unique_ptr<Guest>> guests_;
   std::map<std::string, std::string> left_out_;
   std::vector<std::string> restarts_;

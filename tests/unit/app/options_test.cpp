@@ -76,6 +76,23 @@ TEST(Options, CompareIsThePresetOrAGridOrAFile) {
   EXPECT_EQ(std::get<CompareCommand>(parse_command_line({"compare", "--blocks=9"})).config.comparison.blocks, 9U);
 }
 
+TEST(Options, AWorkloadOfOnesOwnIsCalledAsItsFile) {
+  const auto config = run({"--workload-file=./dir/my-load"});
+  EXPECT_EQ(config.workload.name, "my-load");
+  EXPECT_EQ(config.guest.workload_file, "./dir/my-load");
+  EXPECT_EQ(run({"--workload-file=my-load", "--workload=my-load:n=3"}).workload.parameters.at("n"), "3");
+  for (const std::vector<std::string>& bad : {std::vector<std::string>{"--workload-file=my load"},
+                                              {"--workload-file=.hidden"},
+                                              {"--workload-file=dir/"},
+                                              {"--workload-file=a", "--workload=b"},
+                                              {"--workload-file=a", "--initrd=x"},
+                                              {"--workload-file=a", "--payload=x"}}) {
+    EXPECT_THROW((void)parse_command_line(bad), base::BadInput) << bad.front();
+  }
+  const auto command = std::get<CompareCommand>(parse_command_line({"compare", "--workload-file=x/my-load"}));
+  EXPECT_EQ(command.config.comparison.workload.name, "my-load");
+}
+
 TEST(Options, CheckTakesLimits) {
   const auto command = std::get<CheckCommand>(
       parse_command_line({"check", "--max", "hlt_exits_per_op=+5%", "a.json", "b.json", "--max=seconds=+20%"}));
