@@ -221,6 +221,10 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
   if (workload && config.guest.payload) {
     throw BadInput(fmt::format("--workload: '{}' cannot go with --payload, which is its own", workload->name));
   }
+  if (workload && !config.guest.initrd.empty()) {
+    throw BadInput(fmt::format("--workload: '{}' needs the agent, which is in the built initramfs; leave --initrd out",
+                               workload->name));
+  }
   config.workload = experiment::workload_of(config.guest, workload);
   if (!console.empty()) config.console = console_option(console);
   if (!stats.empty()) config.stats = stats;

@@ -8,6 +8,7 @@
 #include "app/result_file.hpp"
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/json_depth.hpp"
 #include "experiment/compare_report.hpp"
 #include "experiment/html_report.hpp"
 
@@ -15,12 +16,17 @@ namespace vmm::app {
 namespace {
 
 constexpr std::size_t kFileLimitBytes = 256 << 20;
+constexpr std::size_t kNestingMaximum = 64;
 
 }  // namespace
 
 nlohmann::ordered_json read_result(const char* command, const std::filesystem::path& path) {
   (void)base::open_input(command, path);
-  auto document = nlohmann::ordered_json::parse(base::read_text(path, kFileLimitBytes), nullptr, false);
+  const std::string text = base::read_text(path, kFileLimitBytes);
+  if (base::nests_deeper(text, kNestingMaximum)) {
+    throw base::BadInput(fmt::format("{}: '{}': it nests deeper than {}", command, path.string(), kNestingMaximum));
+  }
+  auto document = nlohmann::ordered_json::parse(text, nullptr, false);
   if (document.is_discarded()) throw base::BadInput(fmt::format("{}: '{}': it is not JSON", command, path.string()));
   return document;
 }

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "base/file.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <poll.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <utility>
 
 #include "base/error.hpp"
 
@@ -76,6 +80,29 @@ int write_all(int fd, std::string_view text) noexcept {
   return 0;
 }
 
+int write_some(int fd, std::string& text, std::chrono::milliseconds patience) noexcept {
+  // A pipe that is ready takes at least PIPE_BUF without blocking.
+  const auto limit = std::chrono::steady_clock::now() + patience;
+  std::size_t done = 0;
+  int error = 0;
+  while (done < text.size()) {
+    const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
+    pollfd wait{fd, POLLOUT, 0};
+    const int ready = ::poll(&wait, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    if (ready == 0) break;
+    const ssize_t put =
+        ready < 0 ? -1 : ::write(fd, text.data() + done, std::min(text.size() - done, std::size_t{PIPE_BUF}));
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) {
+      error = errno;
+      break;
+    }
+    done += static_cast<std::size_t>(put);
+  }
+  text.erase(0, done);
+  return error;
+}
+
 void write_result(std::string_view text) {
   if (const int error = write_all(STDOUT_FILENO, text); error != 0) {
     throw SystemError("write of the result to standard output", error);
@@ -120,6 +147,30 @@ void AtomicFile::commit(std::string_view contents) {
   if (::rename(temporary_.c_str(), path_.c_str()) != 0) throw_errno(fmt::format("rename to '{}'", path_.string()));
   temporary_.clear();
   fd_.reset();
+}
+
+StreamFile::StreamFile(std::string_view what, const std::filesystem::path& path) {
+  constexpr int kFlags = O_WRONLY | O_CLOEXEC;
+  fd_ = UniqueFd(::open(path.c_str(), kFlags | O_CREAT | O_EXCL, 0644));
+  if (fd_) {
+    created_ = path;
+    return;
+  }
+  if (errno == EEXIST) fd_ = UniqueFd(::open(path.c_str(), kFlags));
+  if (!fd_) throw BadInput(fmt::format("{}: cannot write '{}': {}", what, path.string(), errno_text(errno)));
+}
+
+StreamFile::StreamFile(StreamFile&& other) noexcept
+    : fd_(std::move(other.fd_)), created_(std::exchange(other.created_, {})) {}
+
+StreamFile::~StreamFile() {
+  if (!created_.empty()) ::unlink(created_.c_str());
+}
+
+void StreamFile::begin() {
+  created_.clear();
+  // A terminal or a pipe cannot be emptied, and need not.
+  if (::ftruncate(fd_.get(), 0) != 0 && errno != EINVAL) throw_errno("ftruncate");
 }
 
 std::filesystem::path built_path(const std::filesystem::path& relative) {

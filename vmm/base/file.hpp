@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <filesystem>
 #include <span>
@@ -28,6 +29,10 @@ std::string read_text(const std::filesystem::path& path, std::size_t limit_bytes
 // Writes all bytes, retrying EINTR and short writes. Returns 0 or an errno.
 int write_all(int fd, std::string_view text) noexcept;
 
+// Writes what `fd` takes within `patience` without being blocked by a reader that does not read, and removes it from
+// `text`. Returns 0, also when a rest stays, or an errno.
+int write_some(int fd, std::string& text, std::chrono::milliseconds patience) noexcept;
+
 // The result on standard output. Throws SystemError: a result that nobody could read is no success.
 void write_result(std::string_view text);
 
@@ -50,6 +55,25 @@ class AtomicFile {
   UniqueFd fd_;
   std::filesystem::path path_;
   std::filesystem::path temporary_;
+};
+
+// An output file that is written as it comes. Until begin() nothing of an older file is touched, and one that was made
+// for it goes again: a run that is refused leaves nothing.
+class StreamFile {
+ public:
+  // Throws BadInput when it cannot be written.
+  StreamFile(std::string_view what, const std::filesystem::path& path);
+  StreamFile(StreamFile&&) noexcept;
+  StreamFile& operator=(StreamFile&&) = delete;
+  ~StreamFile();
+
+  // Empties it. Throws SystemError.
+  void begin();
+  int fd() const noexcept { return fd_.get(); }
+
+ private:
+  UniqueFd fd_;
+  std::filesystem::path created_;  // empty: it was there before, or has begun
 };
 
 // A file that the build put beside the executable's directory: `relative` to build/ of a build/bin/vmm.

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "base/error.hpp"
+#include "base/json_depth.hpp"
 
 namespace vmm::experiment {
 namespace {
@@ -11,6 +12,7 @@ namespace {
 constexpr unsigned kMarkAttemptsMaximum = 64;
 constexpr std::size_t kExcerptBytes = 80;
 constexpr std::size_t kAnswersMaximum = 16;
+constexpr std::size_t kNestingMaximum = 16;
 constexpr int kWaitMs = 10;
 constexpr double kSecondsMaximum = 1e6;
 
@@ -45,6 +47,9 @@ std::string AgentSession::on_line(std::string_view text, bool complete) {
   ++lines_;
   if (violation_) return {};
   if (!complete) return violate("a line on the agent channel is longer than 64 KiB");
+  if (base::nests_deeper(text, kNestingMaximum)) {
+    return violate(fmt::format("a line on the agent channel nests deeper than {}: {}", kNestingMaximum, excerpt(text)));
+  }
   const Json message = Json::parse(text, nullptr, false);
   if (message.is_discarded() || !message.is_object()) {
     return violate(fmt::format("a line on the agent channel is not a JSON object: {}", excerpt(text)));

@@ -58,7 +58,7 @@ void judge(CheckFinding& finding, std::vector<double> before, std::vector<double
 }
 
 std::vector<CheckFinding> check_analysed(const Json& baseline, const Json& current,
-                                         const std::vector<CheckLimit>& limits) {
+                                         const std::vector<CheckLimit>& limits, bool asked) {
   const Analysis before = analyse(baseline);
   const Analysis after = analyse(current);
   if (before.workload != after.workload) {
@@ -75,12 +75,14 @@ std::vector<CheckFinding> check_analysed(const Json& baseline, const Json& curre
       finding.arm = arm.name;
       finding.metric = metric_texts().at(static_cast<std::size_t>(limit.metric));
       finding.limit = limit.share;
+      finding.required = asked || same->left_out;
       const auto old_values = values_of(baseline, arm.name, limit.metric, by_guest);
       const auto new_values = values_of(current, arm.name, limit.metric, by_guest);
       if (!old_values || old_values->empty()) {
         finding.reason = "the baseline does not have it";
       } else if (!new_values || new_values->empty()) {
-        finding.reason = "the new result does not have it";
+        finding.reason =
+            same->left_out ? "the new result left it out: " + *same->left_out : "the new result does not have it";
       } else {
         judge(finding, *old_values, *new_values);
       }
@@ -142,14 +144,15 @@ CheckLimit parse_check_limit(std::string_view text) {
 }
 
 std::vector<CheckFinding> check_results(const Json& baseline, const Json& current, std::vector<CheckLimit> limits) {
-  if (limits.empty()) {
+  const bool asked = !limits.empty();
+  if (!asked) {
     for (const MetricText& text : metric_texts()) {
       // More hits are the gain of spinning, no cost: they are checked when asked for.
       if (text.counter && !text.more_is_better) limits.push_back({text.metric, kDefaultLimit});
     }
   }
   try {
-    return check_analysed(baseline, current, limits);
+    return check_analysed(baseline, current, limits, asked);
   } catch (const BadInput& error) {
     throw BadInput(fmt::format("check: {}", error.what()));
   } catch (const nlohmann::json::exception& error) {
@@ -158,7 +161,9 @@ std::vector<CheckFinding> check_results(const Json& baseline, const Json& curren
 }
 
 bool all_within_limits(const std::vector<CheckFinding>& findings) noexcept {
-  return std::ranges::none_of(findings, [](const CheckFinding& f) { return f.verdict == Verdict::kWorse; });
+  return std::ranges::none_of(findings, [](const CheckFinding& f) {
+    return f.verdict == Verdict::kWorse || (f.required && f.verdict == Verdict::kUnknown);
+  });
 }
 
 std::string check_text(const std::vector<CheckFinding>& findings) {
@@ -178,13 +183,16 @@ std::string junit_xml(const std::vector<CheckFinding>& findings) {
   std::size_t unknown = 0;
   std::string cases;
   for (const CheckFinding& finding : findings) {
-    worse += finding.verdict == Verdict::kWorse;
-    unknown += finding.verdict == Verdict::kUnknown;
+    const bool lost = finding.verdict == Verdict::kUnknown && finding.required;
+    worse += finding.verdict == Verdict::kWorse || lost;
+    unknown += finding.verdict == Verdict::kUnknown && !lost;
     const std::string text = escape_markup(sentence(finding));
     cases +=
         fmt::format("    <testcase classname=\"{}\" name=\"{}\">", escape_markup(finding.arm), finding.metric.name);
     if (finding.verdict == Verdict::kWorse) cases += fmt::format("<failure message=\"{}\"/>", text);
-    if (finding.verdict == Verdict::kUnknown) cases += fmt::format("<skipped message=\"{}\"/>", text);
+    if (finding.verdict == Verdict::kUnknown) {
+      cases += fmt::format("<{} message=\"{}\"/>", finding.required ? "failure" : "skipped", text);
+    }
     cases += "</testcase>\n";
   }
   return fmt::format(

@@ -37,6 +37,7 @@ struct CheckFinding {
   bool moved = false;                 // the interval excludes 1
   Verdict verdict = Verdict::kUnknown;
   std::string reason;
+  bool required = false;  // it was asked for by name, or the new result lost the arm: unknown is then no pass
 };
 
 // Every arm of the baseline by every limit; without limits every counter for each operation by 5 %. A count has
@@ -46,6 +47,7 @@ inline constexpr double kCheckFloor = 0.001;
 std::vector<CheckFinding> check_results(const nlohmann::ordered_json& baseline, const nlohmann::ordered_json& current,
                                         std::vector<CheckLimit> limits);
 
+// Nothing is worse, and nothing that is required is unknown.
 bool all_within_limits(const std::vector<CheckFinding>& findings) noexcept;
 std::string check_text(const std::vector<CheckFinding>& findings);
 std::string junit_xml(const std::vector<CheckFinding>& findings);

@@ -12,6 +12,7 @@
 
 #include "base/error.hpp"
 #include "base/file.hpp"
+#include "base/json_depth.hpp"
 #include "base/parse.hpp"
 #include "experiment/compare_report.hpp"
 #include "experiment/run.hpp"
@@ -26,6 +27,7 @@ using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::size_t kResultLimitBytes = 256 << 20;
+constexpr std::size_t kNestingMaximum = 64;
 // A sweep whose best value lies at its edge is extended so often.
 constexpr unsigned kExtensionsMaximum = 4;
 // Where the guest records no gaps.
@@ -44,6 +46,11 @@ double seconds_of(const Json& trial) {
   return seconds != trial.end() && seconds->is_number() && trial.value("valid", false) ? seconds->get<double>() : 0;
 }
 
+// What is no UTF-8 (a file's name may be) is replaced: a result must not be lost for it.
+std::string dumped(const Json& json) {
+  return json.dump(-1, ' ', false, Json::error_handler_t::replace);
+}
+
 // A document with a line for each trial: small, and readable where it is compared.
 std::string document_text(const Json& document) {
   std::string text = "{\n";
@@ -53,10 +60,10 @@ std::string document_text(const Json& document) {
     first = false;
     if (value.is_array() && !value.empty() && value.front().is_object()) {
       text += "[";
-      for (std::size_t i = 0; i < value.size(); ++i) text += fmt::format("{}\n{}", i == 0 ? "" : ",", value[i].dump());
+      for (std::size_t i = 0; i < value.size(); ++i) text += fmt::format("{}\n{}", i == 0 ? "" : ",", dumped(value[i]));
       text += "\n]";
     } else {
-      text += value.dump();
+      text += dumped(value);
     }
   }
   return text + "\n}\n";
@@ -89,7 +96,9 @@ class Record {
   void resume() {
     if (!std::filesystem::exists(*config_.stats)) return;
     (void)base::open_input("--resume", *config_.stats);
-    const Json earlier = Json::parse(base::read_text(*config_.stats, kResultLimitBytes), nullptr, false);
+    const std::string text = base::read_text(*config_.stats, kResultLimitBytes);
+    const bool deep = base::nests_deeper(text, kNestingMaximum);
+    const Json earlier = deep ? Json(Json::value_t::discarded) : Json::parse(text, nullptr, false);
     const auto refuse = [&](const std::string& why) {
       throw base::BadInput(
           fmt::format("--resume: '{}' {}; another --stats file starts anew", config_.stats->string(), why));

@@ -102,10 +102,14 @@ std::string legend(const Analysis& analysis) {
       "of host: the host's time / this time.  HLT n: HLT exits of vCPU n in a trial (KVM's halt_exits).\n"
       "IPI n: call-function and reschedule IPIs injected into vCPU n ({}).\n"
       "CPU us: the vCPU threads on a CPU, for each operation.\n"
-      "time: this / {}, block by block.  better, worse: its interval excludes 1; equivalent: inside 0.95 to 1.05.\n",
+      "{}",
       analysis.workload, analysis.blocks, analysis.seed,
       analysis.ipis_by_guest ? "g: the guest's own /proc/interrupts" : "tracepoint kvm_apic_accept_irq",
-      analysis.baseline);
+      analysis.baseline.empty()
+          ? std::string()
+          : fmt::format("time: this / {}, block by block.  better, worse: its interval excludes 1; equivalent: inside "
+                        "0.95 to 1.05.\n",
+                        analysis.baseline));
   if (analysis.blocks < stats::kIntervalMinimum) {
     out += fmt::format("Fewer than {} blocks allow no interval and no verdict: min..max is shown.\n",
                        stats::kIntervalMinimum);

@@ -2,9 +2,7 @@
 #include "experiment/guest_run.hpp"
 
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
-#include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
 
@@ -21,6 +19,7 @@ namespace {
 constexpr std::string_view kBuiltGuestCmdline =
     "console=ttyS0 quiet panic=-1 reboot=acpi,force tsc=reliable no_timer_check mitigations=off";
 constexpr std::string_view kDefaultCmdline = "console=ttyS0 panic=-1";
+constexpr std::chrono::milliseconds kDumpPatience{500};
 constexpr char kConsoleEscape = 0x01;  // Ctrl-A, then x, ends an interactive run
 
 base::UniqueFd open_built(const char* option, const std::filesystem::path& path) {
@@ -46,14 +45,9 @@ machine::Console make_console(const ConsoleConfig& config, int file) {
   return {::isatty(STDERR_FILENO) == 1 ? Style::kSafe : Style::kVerbatim, STDERR_FILENO};
 }
 
-base::UniqueFd open_console_file(const ConsoleConfig& config) {
-  if (config.kind != ConsoleConfig::Kind::kFile) return {};
-  base::UniqueFd fd(::open(config.file.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-  if (!fd) {
-    throw base::BadInput(
-        fmt::format("--console: cannot write '{}': {}", config.file.string(), base::errno_text(errno)));
-  }
-  return fd;
+std::optional<base::StreamFile> open_console_file(const ConsoleConfig& config) {
+  if (config.kind != ConsoleConfig::Kind::kFile) return std::nullopt;
+  return std::optional<base::StreamFile>(std::in_place, "--console", config.file);
 }
 
 std::string join_words(const std::map<std::string, std::string>& parameters) {
@@ -63,8 +57,11 @@ std::string join_words(const std::map<std::string, std::string>& parameters) {
 }
 
 std::string guest_cmdline(const GuestConfig& guest) {
-  std::string text(guest.kernel.empty() ? kBuiltGuestCmdline : kDefaultCmdline);
-  if (!guest.kernel.empty() && !guest.cmdline.empty()) return guest.cmdline;
+  // A kernel of the user's gets the user's words instead of the default ones, the built one beside them.
+  const bool replaced = !guest.kernel.empty() && !guest.cmdline.empty();
+  std::string text(replaced               ? std::string_view(guest.cmdline)
+                   : guest.kernel.empty() ? kBuiltGuestCmdline
+                                          : kDefaultCmdline);
   if (guest.guest_idle) {
     switch (*guest.guest_idle) {
       case GuestIdle::kHalt:
@@ -80,7 +77,7 @@ std::string guest_cmdline(const GuestConfig& guest) {
         break;  // by CPUID
     }
   }
-  if (!guest.cmdline.empty()) text += " " + guest.cmdline;
+  if (!replaced && !guest.cmdline.empty()) text += " " + guest.cmdline;
   return text;
 }
 
@@ -116,9 +113,9 @@ double ms_since_exec() {
 
 GuestRun::GuestRun(const GuestRunConfig& config, std::function<void(GuestRun&)> on_period)
     : config_(config),
-      has_agent_(!config.guest.payload && (config.guest.kernel.empty() || config.guest.initrd.empty())),
+      has_agent_(!config.guest.payload && config.guest.initrd.empty()),
       console_file_(open_console_file(config.console)),
-      console_(make_console(config.console, console_file_.get())),
+      console_(make_console(config.console, console_file_ ? console_file_->fd() : -1)),
       session_(config.guest.payload ? AgentSession::Speaker::kPayload : AgentSession::Speaker::kAgent,
                [this] { return machine_->snapshot_at_rest(); }),
       on_period_(std::move(on_period)) {
@@ -245,6 +242,7 @@ void GuestRun::start() {
     }
     return bytes.size();
   };
+  if (console_file_) console_file_->begin();
   machine_->start();
   note_phase("started");
   supervisor_ = std::make_unique<Supervisor>(config, std::move(callbacks));
@@ -261,19 +259,14 @@ void GuestRun::release() {
 }
 
 void GuestRun::dump_statistics() {
-  const std::string dump = stats::exit_statistics_table(machine_->snapshot());
-  (void)base::write_all(STDERR_FILENO, dump);
+  std::string dump = stats::exit_statistics_table(machine_->snapshot());
+  // In the thread that also ends the run: a reader that does not read must not hold it.
+  (void)base::write_some(STDERR_FILENO, dump, kDumpPatience);
 }
 
 void GuestRun::wait_for_stop() {
   std::unique_lock lock(mutex_);
   stopped_.wait(lock, [&] { return has_stopped_; });
-}
-
-bool GuestRun::panicked() const {
-  return std::ranges::any_of(console_.last_lines(), [](const std::string& line) {
-    return line.find("Kernel panic - not syncing") != std::string::npos;
-  });
 }
 
 GuestRun::End GuestRun::end() {
@@ -283,7 +276,7 @@ GuestRun::End GuestRun::end() {
   supervisor_.reset();
   raw_terminal_.reset();
   using Kind = machine::Stop::Kind;
-  if (end.stop.kind == Kind::kReset && panicked()) {
+  if (end.stop.kind == Kind::kReset && console_.panicked()) {
     end.stop.kind = Kind::kCrashed;
     end.stop.what = "the guest's kernel panicked";
   }

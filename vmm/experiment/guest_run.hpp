@@ -11,7 +11,7 @@
 #include <string>
 #include <vector>
 
-#include "base/unique_fd.hpp"
+#include "base/file.hpp"
 #include "boot/kernel_image.hpp"
 #include "experiment/agent_session.hpp"
 #include "experiment/run_config.hpp"
@@ -62,8 +62,6 @@ class GuestRun {
     std::string diagnosis;  // several lines; empty when all went well
   };
   End end();
-  // The console's last lines show a Linux panic.
-  bool panicked() const;
   const Phases& phases() const noexcept { return phases_; }
   void note_phase(const std::string& name);
   bool has_agent() const noexcept { return has_agent_; }
@@ -75,7 +73,7 @@ class GuestRun {
   Phases phases_;
   bool has_agent_ = false;
   std::atomic<bool> held_{false};
-  base::UniqueFd console_file_;
+  std::optional<base::StreamFile> console_file_;
   std::unique_ptr<RawTerminal> raw_terminal_;
   machine::Console console_;
   kvm::System system_;

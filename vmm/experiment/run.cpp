@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiment/run.hpp"
 
-#include <cerrno>
-#include <fcntl.h>
+#include <chrono>
 #include <fmt/format.h>
 #include <fstream>
 #include <mutex>
@@ -13,6 +12,7 @@
 #include "base/error.hpp"
 #include "base/file.hpp"
 #include "experiment/guest_run.hpp"
+#include "experiment/supervisor.hpp"
 #include "stats/run_report.hpp"
 
 namespace vmm::experiment {
@@ -25,6 +25,14 @@ std::string first_line(const std::filesystem::path& path) {
   std::string text;
   std::getline(file, text);
   return text;
+}
+
+constexpr std::size_t kUnwrittenLimitBytes = 16 << 20;
+constexpr std::chrono::milliseconds kSamplePatience{50};
+
+// What is no UTF-8 (a file's name may be) is replaced: a result must not be lost for it.
+std::string dumped(const Json& json, int indent) {
+  return json.dump(indent, ' ', false, Json::error_handler_t::replace);
 }
 
 // Where the result goes. As one document it appears whole or not at all; as a time series its lines are written as they
@@ -41,25 +49,37 @@ class ResultSink {
       stream_fd_ = STDOUT_FILENO;
       return;
     }
-    stream_ = base::UniqueFd(::open(path->c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0644));
-    if (!stream_) {
-      throw base::BadInput(fmt::format("--stats: cannot write '{}': {}", path->string(), base::errno_text(errno)));
-    }
-    stream_fd_ = stream_.get();
+    stream_.emplace("--stats", *path);
+    stream_fd_ = stream_->fd();
+  }
+
+  // The guest is about to start: an older time series goes.
+  void begin() {
+    if (stream_) stream_->begin();
   }
 
   void sample(const Json& json) {
     const std::lock_guard lock(mutex_);
     if (stream_fd_ < 0 || error_ != 0) return;
-    error_ = base::write_all(stream_fd_, json.dump() + "\n");
+    // The supervisor's thread is here, which also ends the run: a reader that does not read must not hold it.
+    if (unwritten_.size() > kUnwrittenLimitBytes) {
+      ++dropped_;
+      return;
+    }
+    unwritten_ += dumped(json, -1) + "\n";
+    error_ = base::write_some(stream_fd_, unwritten_, kSamplePatience);
   }
 
   void finish(const Json& json) {
     const std::lock_guard lock(mutex_);
     if (file_) {
-      file_->commit(json.dump(2) + "\n");
+      file_->commit(dumped(json, 2) + "\n");
     } else if (stream_fd_ >= 0) {
-      if (error_ == 0) error_ = base::write_all(stream_fd_, json.dump() + "\n");
+      if (dropped_ > 0) {
+        const std::string text = fmt::format("vmm: --stats: {} samples were dropped: nobody read them\n", dropped_);
+        (void)base::write_all(STDERR_FILENO, text);
+      }
+      if (error_ == 0) error_ = base::write_all(stream_fd_, unwritten_ + dumped(json, -1) + "\n");
       if (error_ != 0) throw base::SystemError("write of the --stats time series", error_);
     }
   }
@@ -67,8 +87,10 @@ class ResultSink {
  private:
   std::mutex mutex_;
   std::optional<base::AtomicFile> file_;
-  base::UniqueFd stream_;
+  std::optional<base::StreamFile> stream_;
   int stream_fd_ = -1;
+  std::string unwritten_;
+  std::size_t dropped_ = 0;
   int error_ = 0;
 };
 
@@ -93,7 +115,8 @@ nlohmann::json settings_of(const GuestConfig& guest) {
 
 void verify_idle(const GuestConfig& guest, const nlohmann::json& hello) {
   if (guest.guest_idle != GuestIdle::kHaltpoll) return;
-  const std::string driver = hello.value("idle_driver", std::string("?"));
+  const auto field = hello.find("idle_driver");
+  const std::string driver = field != hello.end() && field->is_string() ? field->get<std::string>() : "unknown";
   if (driver != "haltpoll") {
     throw base::HostUnable(
         fmt::format("--guest-idle=haltpoll: the guest's cpuidle driver is '{}'; its kernel needs "
@@ -182,8 +205,11 @@ base::ExitStatus exit_status_of(const machine::Stop& stop, std::optional<int> wo
       return ExitStatus::kTimeout;
     case Kind::kInterrupted:
       return static_cast<ExitStatus>(128 + stop.value);  // as a shell reports it
-    case Kind::kPayloadExit:
-      return stop.value == 0 ? ExitStatus::kOk : ExitStatus::kWorkloadFailed;
+    case Kind::kPayloadExit: {
+      // Its value is the status, but where that says something else: 2, 3, 4 and 124 on are the VMM's own words.
+      const bool free = stop.value <= 1 || (stop.value > 4 && stop.value < 124);
+      return free ? static_cast<ExitStatus>(stop.value) : ExitStatus::kWorkloadFailed;
+    }
     case Kind::kPoweredOff:
     case Kind::kReset:
     case Kind::kFinished:
@@ -207,14 +233,17 @@ int run_once(const RunConfig& config) {
   GuestRun run(guest_config,
                [&sink](GuestRun& self) { sink.sample(sample_json(ms_since_exec(), self.machine().snapshot())); });
   if (!run.has_agent() && !is_payload && (config.guest.guest_spin_us || config.guest.guest_halt_poll_ns)) {
-    throw base::HostUnable(
-        "--guest-spin: a guest with an initrd of its own has no agent to set and prove it; leave "
-        "--initrd out, or put idle_spin=N on --cmdline");
+    throw base::HostUnable(fmt::format(
+        "{}: a guest with an initrd of its own has no agent to set and prove it; leave --initrd out, or put "
+        "{} on --cmdline",
+        config.guest.guest_spin_us ? "--guest-spin" : "--guest-halt-poll",
+        config.guest.guest_spin_us ? "idle_spin=N" : "haltpoll.guest_halt_poll_ns=N"));
   }
 
   stats::RunResult result;
   result.config = config_json(config.guest, config.workload);
   result.host = host_json();
+  sink.begin();
   run.start();
 
   std::optional<AgentSession::Trial> trial;
@@ -245,6 +274,8 @@ int run_once(const RunConfig& config) {
   }
   const std::vector<stats::VcpuSnapshot> whole = run.machine().snapshot_paused();
   const GuestRun::End end = run.end();
+  // Nobody reads signals from here on: they do again what they do to any program that writes its result.
+  unblock_supervised_signals();
   if (refused) throw *refused;
 
   result.phases_ms = run.phases();

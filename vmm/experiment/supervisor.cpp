@@ -41,6 +41,11 @@ void block_supervised_signals() {
   ::signal(SIGPIPE, SIG_IGN);
 }
 
+void unblock_supervised_signals() {
+  const sigset_t set = supervised_set();
+  (void)::pthread_sigmask(SIG_UNBLOCK, &set, nullptr);
+}
+
 Supervisor::Supervisor(const Config& config, Callbacks callbacks) : config_(config), callbacks_(std::move(callbacks)) {
   const sigset_t set = supervised_set();
   signals_ = base::UniqueFd(::signalfd(-1, &set, SFD_CLOEXEC | SFD_NONBLOCK));

@@ -16,6 +16,9 @@ namespace vmm::experiment {
 // before any thread exists. Ignores SIGPIPE: a closed pipe is an error of write(2).
 void block_supervised_signals();
 
+// Undoes block_supervised_signals() in this thread, but for SIGPIPE.
+void unblock_supervised_signals();
+
 // The I/O thread of a run: signals, time-out, watchdog, periodic work and console input, in one poll loop. It never
 // touches the guest itself but by the callbacks.
 class Supervisor {

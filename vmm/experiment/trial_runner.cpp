@@ -108,6 +108,10 @@ void TrialRunner::boot() {
       boot(**guest);
       ++guest;
     } catch (const base::HostUnable& error) {
+      {
+        const std::lock_guard lock(mutex_);
+        running_ = nullptr;
+      }
       if (!(*guest)->may_lack) throw;
       for (const std::string& arm : (*guest)->arms) {
         left_out_[arm] = error.what();

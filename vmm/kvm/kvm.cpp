@@ -132,8 +132,11 @@ unsigned System::maximum_vcpus() const noexcept {
 
 Vm System::create_vm() const {
   const int run_bytes = checked(fd_.get(), KVM_GET_VCPU_MMAP_SIZE, 0, "KVM_GET_VCPU_MMAP_SIZE");
-  // try_ioctl retries EINTR, which KVM_CREATE_VM returns when a signal is pending.
-  const int result = base::try_ioctl(fd_.get(), KVM_CREATE_VM, std::uintptr_t{0});
+  // EINTR: a signal was pending while KVM waited for the other CPUs.
+  int result = 0;
+  do {
+    result = base::try_ioctl(fd_.get(), KVM_CREATE_VM, std::uintptr_t{0});
+  } while (result == -EINTR);
   if (result == -EBUSY) {
     throw base::HostUnable(
         fmt::format("KVM_CREATE_VM: {}: another hypervisor holds the CPU's virtualization extensions; stop it "

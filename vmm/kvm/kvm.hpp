@@ -33,7 +33,7 @@ class Vcpu {
   kvm_sregs special_registers() const;  // KVM_GET_SREGS (4.13)
   void set_special_registers(const kvm_sregs&);
   void set_fpu(const kvm_fpu&);                       // KVM_SET_FPU (4.23)
-  void set_cpuid(std::span<const kvm_cpuid_entry2>);  // KVM_SET_CPUID2 (4.21)
+  void set_cpuid(std::span<const kvm_cpuid_entry2>);  // KVM_SET_CPUID2 (4.20)
   void set_msrs(std::span<const kvm_msr_entry>);      // KVM_SET_MSRS (4.19); throws when one is refused
   void set_mp_state(std::uint32_t state);             // KVM_SET_MP_STATE (4.39)
   std::uint32_t mp_state() const;                     // KVM_GET_MP_STATE (4.38)
@@ -42,7 +42,7 @@ class Vcpu {
   std::optional<std::uint64_t> tsc_khz() const;       // KVM_GET_TSC_KHZ (4.56); none where it is not offered
   std::optional<std::uint64_t> translate(std::uint64_t linear_address) const;  // KVM_TRANSLATE (4.15)
   std::optional<base::UniqueFd> stats_fd() const;  // KVM_GET_STATS_FD (4.133); none where it is not offered
-  bool clock_control() noexcept;                   // KVM_KVMCLOCK_CTRL (4.77); false where refused
+  bool clock_control() noexcept;                   // KVM_KVMCLOCK_CTRL (4.70); false where refused
 
  private:
   friend class Vm;
@@ -56,8 +56,8 @@ class Vm {
  public:
   // KVM_CHECK_EXTENSION on the VM (4.4): 0 when absent.
   int extension(long capability) const noexcept;
-  void set_tss_address(std::uint64_t address);           // KVM_SET_TSS_ADDR (4.35)
-  void set_identity_map_address(std::uint64_t address);  // KVM_SET_IDENTITY_MAP_ADDR (4.41)
+  void set_tss_address(std::uint64_t address);           // KVM_SET_TSS_ADDR (4.36)
+  void set_identity_map_address(std::uint64_t address);  // KVM_SET_IDENTITY_MAP_ADDR (4.40)
   void create_irqchip();                                 // KVM_CREATE_IRQCHIP (4.24)
   void create_pit();                                     // KVM_CREATE_PIT2 (4.71), with a dummy speaker port
   // KVM_SET_USER_MEMORY_REGION (4.35): `host` must stay mapped while the VM lives.

@@ -3,9 +3,15 @@
 
 #include <cerrno>
 #include <fmt/format.h>
+#include <string_view>
 #include <unistd.h>
 
 namespace vmm::machine {
+namespace {
+
+constexpr std::string_view kPanic = "Kernel panic - not syncing";  // kernel/panic.c
+
+}  // namespace
 
 void Console::append_output(std::uint8_t byte) {
   const bool printable = (byte >= 0x20 && byte != 0x7f) || byte == '\n' || byte == '\t';
@@ -31,6 +37,7 @@ void Console::put(std::uint8_t byte) {
   const std::lock_guard lock(mutex_);
   bytes_.fetch_add(1, std::memory_order_relaxed);
   if (byte == '\n') {
+    if (line_.find(kPanic) != std::string::npos) panicked_.store(true, std::memory_order_relaxed);
     lines_.push_back(std::move(line_));
     line_.clear();
     if (lines_.size() > kLastLines) lines_.pop_front();

@@ -25,6 +25,8 @@ class Console {
   void put(std::uint8_t byte);
   void flush();
   std::vector<std::string> last_lines() const;
+  // A line of a Linux panic has gone by, however many came after it.
+  bool panicked() const noexcept { return panicked_.load(std::memory_order_relaxed); }
   // Grows with every byte: the watchdog's sign of life.
   std::uint64_t bytes() const noexcept { return bytes_.load(std::memory_order_relaxed); }
   // Once set, a write that blocks is given up when a signal interrupts it.
@@ -45,6 +47,7 @@ class Console {
   std::string line_;
   std::deque<std::string> lines_;
   std::atomic<std::uint64_t> bytes_{0};
+  std::atomic<bool> panicked_{false};
   std::atomic<bool> giving_up_{false};
 };
 

@@ -9,6 +9,7 @@
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
+#include <system_error>
 #include <thread>
 #include <unistd.h>
 
@@ -242,17 +243,22 @@ void Machine::start() {
   // Shared with the threads, which outlive this call.
   const auto attached = std::make_shared<std::latch>(s.config.cpus);
   const auto go = std::make_shared<std::latch>(1);
-  for (const auto& slot : s.slots) {
-    slot->thread = std::thread([&s, &slot = *slot, attached, go] { s.run(slot, *attached, *go); });
-  }
-  attached->wait();
   try {
+    for (const auto& slot : s.slots) {
+      slot->thread = std::thread([&s, &slot = *slot, attached, go] { s.run(slot, *attached, *go); });
+    }
+    attached->wait();
     for (const auto& slot : s.slots) {
       const unsigned id = slot->vcpu.id();
       if (!s.config.pin.empty()) pin_thread(slot->handle.load(), s.config.pin.at(id));
       s.trace->attach_thread(id, slot->tid.load());
       if (s.exit_times) s.exit_times->attach_thread(id, slot->tid.load());
     }
+  } catch (const std::system_error& error) {
+    // Those that were started wait for "go": they must be let go to be joined.
+    s.gate.request_stop();
+    go->count_down();
+    throw base::SystemError("creation of a vCPU thread", error.code().value());
   } catch (...) {
     s.gate.request_stop();
     go->count_down();

@@ -42,7 +42,7 @@ inline constexpr std::uint64_t kHoleEnd = 4 * kGiB;
 inline constexpr std::uint64_t kIoApic = 0xFEC00000;
 inline constexpr std::uint64_t kLocalApic = 0xFEE00000;
 inline constexpr std::uint64_t kLocalApicBytes = 0x1000;
-// KVM on Intel keeps an identity page table and three TSS pages in guest-physical space (KVM API 4.35, 4.36).
+// KVM on Intel keeps an identity page table and three TSS pages in guest-physical space (KVM API 4.40, 4.36).
 inline constexpr std::uint64_t kIdentityMap = 0xFFFBC000;
 inline constexpr std::uint64_t kTss = 0xFFFBD000;
 

@@ -139,6 +139,7 @@ TEST(Options, RefusalsAreBadInput) {
                                                      {"check", "a", "b", "--max=hlt_exits_per_op=5"},
                                                      {"check", "a", "b", "--max=colour=5%"},
                                                      {"--payload=ipi-pingpong", "--workload=idle"},
+                                                     {"--initrd=x", "--workload=idle"},
                                                      {"--kernel="},
                                                      {"--pin=0"}};
   for (const auto& arguments : bad) {

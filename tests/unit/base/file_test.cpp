@@ -50,6 +50,49 @@ TEST_F(FileTest, AtomicFileWithoutCommitLeavesTheOldOne) {
   EXPECT_EQ(entries(), 1U);
 }
 
+TEST_F(FileTest, AStreamFileLeavesAnOlderOneAloneUntilItBegins) {
+  const auto path = directory_ / "console";
+  std::ofstream(path) << "old";
+  {
+    const StreamFile file("--console", path);
+    EXPECT_EQ(read_text(path), "old");
+  }
+  EXPECT_EQ(read_text(path), "old") << "a run that was refused";
+  StreamFile file("--console", path);
+  file.begin();
+  EXPECT_EQ(read_text(path), "");
+  EXPECT_EQ(write_all(file.fd(), "new"), 0);
+  EXPECT_EQ(read_text(path), "new");
+}
+
+TEST_F(FileTest, AStreamFileThatNeverBeganIsGone) {
+  {
+    const StreamFile file("--console", directory_ / "console");
+  }
+  EXPECT_EQ(entries(), 0U);
+  {
+    StreamFile file("--console", directory_ / "console");
+    file.begin();
+  }
+  EXPECT_EQ(entries(), 1U);
+  EXPECT_THROW(StreamFile("--console", directory_), BadInput);
+  EXPECT_THROW(StreamFile("--console", directory_ / "none/console"), BadInput);
+}
+
+TEST_F(FileTest, WriteSomeIsNotHeldByAReaderThatDoesNotRead) {
+  std::array<int, 2> ends{};
+  ASSERT_EQ(::pipe2(ends.data(), O_CLOEXEC), 0);
+  const UniqueFd reader(ends[0]);
+  const UniqueFd writer(ends[1]);
+  std::string text(1 << 20, 'x');
+  EXPECT_EQ(write_some(writer.get(), text, std::chrono::milliseconds(20)), 0);
+  EXPECT_GT(text.size(), 0U) << "a pipe holds 64 KiB";
+  EXPECT_LT(text.size(), std::size_t{1} << 20);
+  std::string little = "y";
+  EXPECT_EQ(write_some(writer.get(), little, std::chrono::milliseconds(0)), 0);
+  EXPECT_EQ(little, "y") << "it stays for later";
+}
+
 TEST_F(FileTest, AtomicFileIsReadableByOthers) {
   const auto path = directory_ / "result.json";
   AtomicFile file("--stats", path);

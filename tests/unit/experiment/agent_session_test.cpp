@@ -196,6 +196,18 @@ TEST_F(SessionTest, AFloodOfAnswersIsBounded) {
   EXPECT_THAT(session_.violation().value_or(""), HasSubstr("floods"));
 }
 
+TEST_F(SessionTest, ALineOfBracketsEndsTheSession) {
+  hello();
+  session_.on_line(R"({"type":"result","x":)" + std::string(32'000, '[') + std::string(32'000, ']') + "}", true);
+  EXPECT_THAT(session_.violation().value_or(""), HasSubstr("nests deeper"));
+}
+
+TEST_F(SessionTest, BracketsInAStringAreText) {
+  hello();
+  session_.on_line(R"({"type":"log","text":"[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[[\"[["})", true);
+  EXPECT_FALSE(session_.violation());
+}
+
 TEST_F(SessionTest, ALineThatIsTooLong) {
   session_.on_line("x", false);
   EXPECT_THAT(session_.violation().value_or(""), HasSubstr("64 KiB"));

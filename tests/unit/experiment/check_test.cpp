@@ -88,9 +88,24 @@ TEST(Check, UnknownIsSkippedNotPassed) {
   const auto findings = check_results(result_document(), after, {});
   EXPECT_EQ(finding_of(findings, "none", Metric::kHltExits).verdict, Verdict::kUnknown);
   EXPECT_THAT(junit_xml(findings), HasSubstr("<skipped message=\"the new result does not have it\"/>"));
-  const auto few =
-      check_results(result_document(3), result_document(8), {{Metric::kHltExits, 0.05}, {Metric::kIpis, 0.05}});
-  (void)few;
+  EXPECT_TRUE(all_within_limits(findings)) << "nobody asked for it by name";
+}
+
+TEST(Check, WhatWasAskedForAndIsUnknownIsNoPass) {
+  const std::vector<CheckLimit> limits{{Metric::kHltExits, 0.05}, {Metric::kLatencyP999Us, 0.05}};
+  const auto findings = check_results(result_document(), result_document(), limits);
+  EXPECT_EQ(finding_of(findings, "none", Metric::kLatencyP999Us).verdict, Verdict::kUnknown);
+  EXPECT_FALSE(all_within_limits(findings));
+  EXPECT_THAT(junit_xml(findings), HasSubstr("<failure message=\"the baseline does not have it\"/>"));
+}
+
+TEST(Check, AnArmThatTheNewResultLeftOutIsNoPass) {
+  Json after = result_document();
+  after["arms"][2]["left_out"] = "no such exit here";
+  std::erase_if(after["trials"].get_ref<Json::array_t&>(), [](const Json& trial) { return trial["arm"] == "spin"; });
+  const auto findings = check_results(result_document(), after, {});
+  EXPECT_FALSE(all_within_limits(findings));
+  EXPECT_THAT(check_text(findings), HasSubstr("left it out: no such exit here"));
 }
 
 TEST(Check, Refusals) {

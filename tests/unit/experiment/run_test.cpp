@@ -29,6 +29,10 @@ TEST(ExitStatusOf, TellsWhoIsAtFault) {
 TEST(ExitStatusOf, APayloadsValue) {
   EXPECT_EQ(status(Kind::kPayloadExit, 0), ExitStatus::kOk);
   EXPECT_EQ(status(Kind::kPayloadExit, 1), ExitStatus::kWorkloadFailed);
+  EXPECT_EQ(static_cast<int>(status(Kind::kPayloadExit, 7)), 7);
+  for (const std::uint32_t taken : {2U, 3U, 4U, 124U, 130U}) {
+    EXPECT_EQ(status(Kind::kPayloadExit, taken), ExitStatus::kWorkloadFailed) << taken << " says something else";
+  }
   EXPECT_EQ(status(Kind::kPayloadExit, 256), ExitStatus::kWorkloadFailed) << "not taken modulo 256";
 }
 
