@@ -140,7 +140,7 @@ INSTANTIATE_TEST_SUITE_P(
     All, Lies,
     ::testing::Values(
         Lie{"no json", {"hello"}, "not a JSON object"}, Lie{"array", {"[1]"}, "not a JSON object"},
-        Lie{"deep", {std::string(60000, '[')}, "not a JSON object"}, Lie{"control bytes", {"\x1b[2J\x01"}, "?[2J?"},
+        Lie{"deep", {std::string(60000, '[')}, "nests deeper"}, Lie{"control bytes", {"\x1b[2J\x01"}, "?[2J?"},
         Lie{"unknown", {R"({"type":"reboot"})"}, "unknown message"},
         Lie{"no type", {R"({"typ":1})"}, "unknown message"}, Lie{"early", {R"({"type":"next"})"}, "before its hello"},
         Lie{"twice", {R"({"type":"hello"})", R"({"type":"hello"})"}, "twice"},
