@@ -72,7 +72,7 @@ std::string document_text(const Json& document) {
 // The trials that there are, in the file and in memory.
 class Record {
  public:
-  Record(const CompareConfig& config, std::uint64_t seed) : config_(config), start_(Clock::now()) {
+  Record(const CompareConfig& config, std::uint64_t seed) : config_(config) {
     document_ = {{"schema", kCompareSchema},
                  {"seed", seed},
                  {"partial", true},
@@ -153,7 +153,6 @@ class Record {
  private:
   const CompareConfig& config_;
   Json document_;
-  Clock::time_point start_;
   Clock::time_point written_at_{};
   Clock::duration writing_took_{0};
 };
@@ -161,7 +160,7 @@ class Record {
 class Course {
  public:
   Course(const CompareConfig& config, Record& record, TrialRunner& runner)
-      : config_(config), comparison_(config.comparison), record_(record), runner_(runner), start_(Clock::now()) {
+      : comparison_(config.comparison), record_(record), runner_(runner), start_(Clock::now()) {
     // One warm-up trial for each boot; how many the exploration needs shows later.
     planned_ = comparison_.blocks * comparison_.arms.size();
   }
@@ -351,7 +350,6 @@ class Course {
     }
   }
 
-  const CompareConfig& config_;
   const Comparison& comparison_;
   Record& record_;
   TrialRunner& runner_;
