@@ -24,7 +24,6 @@ using ::testing::AllOf;
 using ::testing::HasSubstr;
 
 constexpr double kWedgeWatchdogSeconds = 8;
-constexpr double kDisturbed = 1.3;
 
 void expect_all_agree(const json& document, int at_least) {
   int agree = 0;
@@ -89,11 +88,17 @@ TEST(LinuxGuest, RunsAProgramOfTheUsers) {
   std::filesystem::remove_all(directory);
 }
 
-TEST(LinuxGuest, SpinningRemovesHltExitsAndIpis) {
+// What is left of each at 20 ms of spin, medians of three blocks against no spin.
+struct Left {
+  double hlt = 0, ipi = 0, time = 0;
+  double host_spread = 0;  // the host's longest trial / its shortest
+};
+
+void measure_left(Left& left) {
   std::string name = (std::filesystem::temp_directory_path() / "vmm-compare-XXXXXX").string();
   ASSERT_NE(::mkdtemp(name.data()), nullptr);
   const std::string path = name + "/compare.json";
-  VmmProcess process({"compare", "--guest-spin=0,2ms,20ms", "--blocks=3", "--seed=1",
+  VmmProcess process({"compare", "--guest-spin=0,20ms", "--blocks=3", "--seed=1",
                       "--workload=tcp-pingpong:iterations=2000", "--stats=" + path, "--timeout=900"});
   ASSERT_EQ(process.wait(std::chrono::seconds(900)), 0) << process.standard_error();
   std::ifstream file(path);
@@ -120,29 +125,29 @@ TEST(LinuxGuest, SpinningRemovesHltExitsAndIpis) {
   };
   const Arm& none = arms.at("guest-spin=0");
   const Arm& spin = arms.at("guest-spin=20ms");
-  const Arm& short_spin = arms.at("guest-spin=2ms");
   ASSERT_EQ(none.seconds.size(), 3U);
   ASSERT_EQ(spin.seconds.size(), 3U);
-  std::cout << process.standard_output();
-  const double hlt_left = median(spin.hlt) / median(none.hlt);
-  const double ipi_left = median(spin.ipi) / median(none.ipi);
-  // The better of the two spins: which one wins depends on how the emulator shares the two host CPUs.
-  const double time_at_2ms = median(short_spin.seconds) / median(none.seconds);
-  const double time_at_20ms = median(spin.seconds) / median(none.seconds);
-  const double time_left = std::min(time_at_2ms, time_at_20ms);
-  std::cout << "left at 20 ms of spin: HLT exits " << hlt_left << ", IPIs " << ipi_left << ", time " << time_at_20ms
-            << "; at 2 ms: time " << time_at_2ms << "\n";
-  EXPECT_LE(hlt_left, 0.10);
-  EXPECT_LE(ipi_left, 0.10);
-  // The host's own trials in the same run are the control of the machine: where they differ among themselves by more
-  // than kDisturbed, other work was running, and a time says nothing about the guest.
   const auto [least, most] = std::ranges::minmax(arms.at("host").seconds);
-  if (most <= kDisturbed * least) {
-    EXPECT_LE(time_left, 0.90);
-  } else {
-    std::cout << "time not judged: the host's own trials took " << least << " to " << most << " s\n";
-  }
+  left = {median(spin.hlt) / median(none.hlt), median(spin.ipi) / median(none.ipi),
+          median(spin.seconds) / median(none.seconds), most / least};
+  std::cout << process.standard_output() << "left at 20 ms of spin: HLT exits " << left.hlt << ", IPIs " << left.ipi
+            << ", time " << left.time << "; the host's own trials differ by a factor of " << left.host_spread << "\n";
   std::filesystem::remove_all(name);
+}
+
+TEST(LinuxGuest, SpinningRemovesHltExitsAndIpis) {
+  Left left;
+  measure_left(left);
+  if (HasFatalFailure()) return;
+  EXPECT_LE(left.hlt, 0.10);
+  EXPECT_LE(left.ipi, 0.10);
+  // Two spinning vCPUs need both CPUs: other work on the machine takes the gain away. One more measurement may show it.
+  if (left.time > 0.90) {
+    std::cout << "no gain of time: other work was running, or there is none; once more\n";
+    measure_left(left);
+    if (HasFatalFailure()) return;
+  }
+  EXPECT_LE(left.time, 0.90);
 }
 
 // The other source of the time a vCPU thread was blocked, KVM's halt_wait_ns, begins and ends with the wait itself: it
