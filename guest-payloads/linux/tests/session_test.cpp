@@ -232,6 +232,8 @@ std::size_t pinned_threads() {
 
 TEST_F(SessionTest, AMarkThatIpisKeepDisturbingIsTakenWithAllCpusBusy) {
   if (std::thread::hardware_concurrency() < 2) GTEST_SKIP() << "needs two CPUs";
+  // ThreadSanitizer starts a thread of its own with a program's first one, which would inherit its CPU.
+  std::thread([] {}).join();
   put_workload("good", R"(echo ready; read line; echo 'done {"seconds":1,"operations":0}')");
   std::vector<std::size_t> pinned;
   vmm.on_mark = [&](const Json& mark) -> std::string {
@@ -245,9 +247,6 @@ TEST_F(SessionTest, AMarkThatIpisKeepDisturbingIsTakenWithAllCpusBusy) {
   ASSERT_EQ(pinned.size(), 12U);
   EXPECT_EQ(pinned[9], pinned[0]) << "the first ten attempts leave the other CPUs alone";
   EXPECT_GE(pinned[10], pinned[0] + 2);
-  // A thread that has been joined may still be seen in /proc for a moment.
-  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(5);
-  while (pinned_threads() != pinned[0] && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
   EXPECT_EQ(pinned_threads(), pinned[0]) << "afterwards all is as before";
   EXPECT_EQ(only("result")["status"], 0);
 }
