@@ -335,9 +335,13 @@ static void check_counters(int rounds)
 	      "on: remote hits (%lu) at least rounds (%d)", on.cpu[0].remote_hits + on.cpu[1].remote_hits, rounds);
 	check(on.cpu[0].misses + on.cpu[1].misses == 0, "on: a second's spin does not miss");
 	check(ipis_on * 5 < ipis_off, "on: wake-up IPIs fall by more than 80 %% (%lu to %lu)", ipis_off, ipis_on);
+	/*
+	 * An idle period that was to end before its spin could begin is a gap without
+	 * a spin: few, but how few depends on how the two CPUs happen to run.
+	 */
 	check(on.cpu[1].gap_sum + 2 >= on.cpu[1].remote_hits + on.cpu[1].local_hits &&
-	      on.cpu[1].gap_sum <= on.cpu[1].remote_hits + on.cpu[1].local_hits + 2,
-	      "on: as many idle periods (%lu) as spins (%lu) on CPU 1", on.cpu[1].gap_sum,
+	      on.cpu[1].gap_sum <= on.cpu[1].remote_hits + on.cpu[1].local_hits + 2 + rounds / 10,
+	      "on: about as many idle periods (%lu) as spins (%lu) on CPU 1", on.cpu[1].gap_sum,
 	      on.cpu[1].remote_hits + on.cpu[1].local_hits);
 
 	timer = sleeps(1000000, 3000, 200);
