@@ -196,8 +196,8 @@ void warn(Analysis& analysis) {
   }
   if (analysis.partial) analysis.warnings.emplace_back("partial: the comparison ended early; --resume goes on with it");
   if (analysis.restarts > 0) {
-    analysis.warnings.push_back(fmt::format(
-        "a guest crashed {} times and was started again; the trials it was in were repeated", analysis.restarts));
+    analysis.warnings.push_back(
+        fmt::format("guests crashed: {}; each was started again and the trial it was in repeated", analysis.restarts));
   }
 }
 

@@ -103,7 +103,7 @@ TEST(Analysis, PartialAndLeftOutAreSaid) {
   document["guest_restarts"] = {"triple fault"};
   document["arms"].push_back({{"name", "mwait"}, {"host", false}, {"left_out", "no MWAIT here"}});
   EXPECT_THAT(compare_table(document), AllOf(HasSubstr("! partial"), HasSubstr("! without 'mwait': no MWAIT here"),
-                                             HasSubstr("crashed 1 times"), HasSubstr("over 8 blocks")));
+                                             HasSubstr("guests crashed: 1;"), HasSubstr("over 8 blocks")));
 }
 
 TEST(Analysis, RefusesWhatIsNoResult) {
