@@ -90,10 +90,14 @@ int write_some(int fd, std::string& text, std::chrono::milliseconds patience) no
     pollfd wait{fd, POLLOUT, 0};
     const int ready = ::poll(&wait, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
     if (ready == 0) break;
-    const ssize_t put =
-        ready < 0 ? -1 : ::write(fd, text.data() + done, std::min(text.size() - done, std::size_t{PIPE_BUF}));
-    if (put < 0 && errno == EINTR) continue;
+    if (ready < 0) {
+      if (errno == EINTR) continue;
+      error = errno;
+      break;
+    }
+    const ssize_t put = ::write(fd, text.data() + done, std::min(text.size() - done, std::size_t{PIPE_BUF}));
     if (put < 0) {
+      if (errno == EINTR) continue;
       error = errno;
       break;
     }
