@@ -89,11 +89,9 @@ int write_some(int fd, std::string& text, std::chrono::milliseconds patience) no
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(limit - std::chrono::steady_clock::now());
     pollfd wait{fd, POLLOUT, 0};
     const int ready = ::poll(&wait, 1, static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
-    if (ready == 0) break;
-    if (ready < 0) {
-      if (errno == EINTR) continue;
-      error = errno;
-      break;
+    if (ready <= 0) {
+      if (left.count() <= 0) break;
+      continue;  // not yet, or interrupted
     }
     const ssize_t put = ::write(fd, text.data() + done, std::min(text.size() - done, std::size_t{PIPE_BUF}));
     if (put < 0) {
