@@ -153,13 +153,12 @@ void AtomicFile::commit(std::string_view contents) {
 
 StreamFile::StreamFile(std::string_view what, const std::filesystem::path& path) {
   constexpr int kFlags = O_WRONLY | O_CLOEXEC;
-  fd_ = UniqueFd(::open(path.c_str(), kFlags | O_CREAT | O_EXCL, 0644));
-  if (fd_) {
-    created_ = path;
-    return;
-  }
-  if (errno == EEXIST) fd_ = UniqueFd(::open(path.c_str(), kFlags));
-  if (!fd_) throw BadInput(fmt::format("{}: cannot write '{}': {}", what, path.string(), errno_text(errno)));
+  int fd = ::open(path.c_str(), kFlags | O_CREAT | O_EXCL, 0644);
+  const bool created = fd >= 0;
+  if (!created && errno == EEXIST) fd = ::open(path.c_str(), kFlags);
+  if (fd < 0) throw BadInput(fmt::format("{}: cannot write '{}': {}", what, path.string(), errno_text(errno)));
+  fd_ = UniqueFd(fd);
+  if (created) created_ = path;
 }
 
 StreamFile::StreamFile(StreamFile&& other) noexcept
