@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Comparisons from TOML: the one file that includes toml++.
+#include <algorithm>
 #include <fmt/format.h>
 #include <optional>
 #include <toml++/toml.h>
@@ -100,6 +101,12 @@ Comparison comparison_of(const toml::table& root, const OptionText& given) {
 }  // namespace
 
 Comparison parse_comparison(std::string_view toml, std::string_view file_name, const OptionText& common) {
+  // toml++ 3.3 reaches __builtin_unreachable() for some letters beyond ASCII in a key (found by fuzzing: "1\xcc\x8a").
+  const auto* foreign = std::ranges::find_if(toml, [](char c) { return static_cast<unsigned char>(c) >= 0x80; });
+  if (foreign != toml.end()) {
+    throw BadInput(fmt::format("'{}', line {}: a letter that is not ASCII; only ASCII works", file_name,
+                               1 + std::count(toml.begin(), foreign, '\n')));
+  }
   try {
     return comparison_of(toml::parse(toml, file_name), common);
   } catch (const toml::parse_error& error) {

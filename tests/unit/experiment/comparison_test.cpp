@@ -129,6 +129,7 @@ TEST(File, RefusalsNameTheFileTheLineAndTheKey) {
   };
   refuses("[[arm\n", "line 1");
   refuses("colour = 1", "'colour'");
+  refuses("blocks = 1\n1\xcc\x8a", "line 2: a letter that is not ASCII");
   refuses("blocks = 0", "blocks");
   refuses("blocks = \"many\"", "many");
   refuses("arm = 3", "[[arm]]");
