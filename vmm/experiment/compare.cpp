@@ -15,6 +15,7 @@
 #include "base/json_depth.hpp"
 #include "base/parse.hpp"
 #include "experiment/compare_report.hpp"
+#include "experiment/progress.hpp"
 #include "experiment/run.hpp"
 #include "experiment/supervisor.hpp"
 #include "experiment/trial_runner.hpp"
@@ -37,13 +38,14 @@ constexpr int kCheckpointShare = 50;
 // Any number other than a block's, so that exploration has an order of its own.
 constexpr std::uint64_t kExploreSalt = 0x6578706c6f7265;
 
-void progress(const std::string& text) {
-  (void)base::write_all(STDERR_FILENO, "compare: " + text + "\n");
+// Of the workload, valid or not; 0 where it said none.
+double workload_seconds(const Json& trial) {
+  const auto seconds = trial.find("seconds");
+  return seconds != trial.end() && seconds->is_number() ? seconds->get<double>() : 0;
 }
 
 double seconds_of(const Json& trial) {
-  const auto seconds = trial.find("seconds");
-  return seconds != trial.end() && seconds->is_number() && trial.value("valid", false) ? seconds->get<double>() : 0;
+  return trial.value("valid", false) ? workload_seconds(trial) : 0;
 }
 
 // What is no UTF-8 (a file's name may be) is replaced: a result must not be lost for it.
@@ -72,13 +74,14 @@ std::string document_text(const Json& document) {
 // The trials that there are, in the file and in memory.
 class Record {
  public:
-  Record(const CompareConfig& config, std::uint64_t seed) : config_(config) {
+  Record(const CompareConfig& config, std::uint64_t seed) : config_(config), start_(Clock::now()) {
     document_ = {{"schema", kCompareSchema},
                  {"seed", seed},
                  {"partial", true},
                  {"config", to_json(config.comparison)},
                  {"host", host_json()},
                  {"guests", Json::array()},
+                 {"time_spent", Json::object()},
                  {"guest_restarts", Json::array()},
                  {"arms", Json::array()},
                  {"warm_up", Json::array()},
@@ -93,7 +96,7 @@ class Record {
   }
 
   // Goes on from an earlier file; without one starts anew. Throws BadInput when it is of another comparison.
-  void resume() {
+  void resume(Progress& progress) {
     if (!std::filesystem::exists(*config_.stats)) return;
     (void)base::open_input("--resume", *config_.stats);
     const std::string text = base::read_text(*config_.stats, kResultLimitBytes);
@@ -113,7 +116,15 @@ class Record {
     for (const char* list : {"guest_restarts", "warm_up", "exploration", "trials", "arms"}) {
       if (earlier.contains(list)) document_[list] = earlier.at(list);
     }
-    progress(fmt::format("going on with {} trials of '{}'", document_.at("trials").size(), config_.stats->string()));
+    earlier_ = analyse(earlier).time_spent.value_or(TimeSpent{});
+    progress.line(
+        fmt::format("going on with {} trials of '{}'", document_.at("trials").size(), config_.stats->string()));
+  }
+
+  // What the boots and crashed guests of this run have taken.
+  void note_losses(std::chrono::nanoseconds boots, std::chrono::nanoseconds crashes) {
+    boots_ = boots;
+    crashes_ = crashes;
   }
 
   std::uint64_t seed() const { return document_.at("seed").get<std::uint64_t>(); }
@@ -143,6 +154,7 @@ class Record {
 
   void write(bool partial) {
     document_["partial"] = partial;
+    document_["time_spent"] = time_spent();
     if (!config_.stats || (partial && *config_.stats == "-")) return;
     document_["analysis"] = to_json(analyse(document_));
     base::AtomicFile("--stats", *config_.stats).commit(document_text(document_));
@@ -151,16 +163,32 @@ class Record {
   const Json& document() const noexcept { return document_; }
 
  private:
+  Json time_spent() const {
+    double workload_s = 0;
+    for (const char* list : {"warm_up", "exploration", "trials"}) {
+      for (const Json& trial : document_.at(list)) workload_s += workload_seconds(trial);
+    }
+    const auto seconds = [](Clock::duration time) { return std::chrono::duration<double>(time).count(); };
+    return {{"wall_s", earlier_.wall_s + seconds(Clock::now() - start_)},
+            {"workload_s", workload_s},
+            {"boots_s", earlier_.boots_s + seconds(boots_)},
+            {"crashes_s", earlier_.crashes_s + seconds(crashes_)}};
+  }
+
   const CompareConfig& config_;
   Json document_;
+  Clock::time_point start_;
+  TimeSpent earlier_;  // before --resume
+  std::chrono::nanoseconds boots_{0};
+  std::chrono::nanoseconds crashes_{0};
   Clock::time_point written_at_{};
   Clock::duration writing_took_{0};
 };
 
 class Course {
  public:
-  Course(const CompareConfig& config, Record& record, TrialRunner& runner)
-      : comparison_(config.comparison), record_(record), runner_(runner), start_(Clock::now()) {
+  Course(const CompareConfig& config, Record& record, TrialRunner& runner, Progress& progress)
+      : comparison_(config.comparison), record_(record), runner_(runner), progress_(progress), start_(Clock::now()) {
     // One warm-up trial for each boot; how many the exploration needs shows later.
     planned_ = comparison_.blocks * comparison_.arms.size();
   }
@@ -170,6 +198,7 @@ class Course {
 
   void run() {
     runner_.boot();
+    record_.note_losses(runner_.boots(), runner_.crashes());
     record_["guests"] = runner_.guests_json();
     const auto notes = runner_.notes();
     for (std::size_t i = 0; i < comparison_.arms.size(); ++i) {
@@ -193,10 +222,12 @@ class Course {
       throw ComparisonEnded({machine::Stop::Kind::kInterrupted, fmt::format("ended by {}", ::strsignal(signal)),
                              static_cast<std::uint32_t>(signal)});
     }
+    progress_.update({done_, planned_, done_ == 0 ? -1 : seconds_left(), label(list, arm, key)});
     // Recording gaps costs the guest a little: in warm-up trials only.
     Json measured = runner_.run(arm, std::string_view(list) == "warm_up");
     key.update(measured);
     record_["guest_restarts"] = runner_.restarts();
+    record_.note_losses(runner_.boots(), runner_.crashes());
     record_[list].push_back(std::move(key));
     const Json& added = record_[list].back();
     ++done_;
@@ -205,20 +236,31 @@ class Course {
     return added;
   }
 
-  void tell(const char* list, const Arm& arm, const Json& added) const {
-    const double elapsed = std::chrono::duration<double>(Clock::now() - start_).count();
+  double elapsed_s() const { return std::chrono::duration<double>(Clock::now() - start_).count(); }
+  double seconds_left() const {
     const auto left = planned_ > done_ ? planned_ - done_ : 0;
-    std::string text =
-        fmt::format("[{:6.1f} s] {} {}: ", elapsed, std::string_view(list) == "trials" ? "block" : list,
-                    std::string_view(list) == "trials" ? added.at("block").dump() + ", " + arm.name : arm.name);
-    if (const auto value = added.find("value_ns"); value != added.end() && value->is_number_unsigned()) {
-      text += base::format_duration_ns(value->get<std::uint64_t>()) + ": ";
+    return elapsed_s() / static_cast<double>(done_) * static_cast<double>(left);
+  }
+
+  // "block 3, guest-spin=50us"
+  static std::string label(std::string_view list, const Arm& arm, const Json& key) {
+    std::string text = list == "trials" ? fmt::format("block {}, {}", key.at("block").dump(), arm.name)
+                                        : fmt::format("{} {}", list, arm.name);
+    if (const auto value = key.find("value_ns"); value != key.end() && value->is_number_unsigned()) {
+      text += ": " + base::format_duration_ns(value->get<std::uint64_t>());
     }
-    text += added.value("valid", false) ? fmt::format("{:.3f} s", seconds_of(added))
-                                        : fmt::format("invalid: {}", added.value("invalid_because", Json()).dump());
-    text += fmt::format("; {} of {} trials, about {:.0f} s left", done_, planned_,
-                        elapsed / static_cast<double>(done_) * static_cast<double>(left));
-    progress(text);
+    return text;
+  }
+
+  // A line a trial where there is no bar; where there is, only of what is wrong.
+  void tell(const char* list, const Arm& arm, const Json& added) const {
+    const bool valid = added.value("valid", false);
+    if (valid && progress_.has_bar()) return;
+    progress_.line(fmt::format("[{:6.1f} s] {}: {}; {} of {} trials, about {:.0f} s left", elapsed_s(),
+                               label(list, arm, added),
+                               valid ? fmt::format("{:.3f} s", seconds_of(added))
+                                     : fmt::format("invalid: {}", added.value("invalid_because", Json()).dump()),
+                               done_, planned_, seconds_left()));
   }
 
   // The first trial of each guest and of the host is dropped: caches, page faults and the first use of everything.
@@ -253,7 +295,7 @@ class Course {
       }
     }
     if (longest != 0) return longest;
-    progress("the guest recorded no idle gaps: a guess takes their place");
+    progress_.line("the guest recorded no idle gaps: a guess takes their place");
     return kGapUnknownNs;
   }
 
@@ -272,9 +314,9 @@ class Course {
     if (searches.empty()) return;
     const std::uint64_t gap_ns = gap_p90_ns();
     const std::vector<std::uint64_t> values = sweep_values_ns(gap_ns);
-    progress(fmt::format("90 % of the idle gaps are below {}: looking for best values from {} to {}",
-                         base::format_duration_ns(gap_ns), base::format_duration_ns(values.front()),
-                         base::format_duration_ns(values.back())));
+    progress_.line(fmt::format("90 % of the idle gaps are below {}: looking for best values from {} to {}",
+                               base::format_duration_ns(gap_ns), base::format_duration_ns(values.front()),
+                               base::format_duration_ns(values.back())));
     record_["idle_gap_p90_below_ns"] = gap_ns;
     struct Step {
       Search* search;
@@ -307,7 +349,8 @@ class Course {
         const std::uint64_t best_ns = best_value_ns(search.sweep);
         record_.arm(search.arm)["found_ns"] = best_ns;
         found_[search.arm] = best_ns;
-        progress(fmt::format("best of {}: {}", comparison_.arms[search.arm].name, base::format_duration_ns(best_ns)));
+        progress_.line(
+            fmt::format("best of {}: {}", comparison_.arms[search.arm].name, base::format_duration_ns(best_ns)));
       }
       planned_ += steps.size() * comparison_.explore_blocks;
     }
@@ -353,6 +396,7 @@ class Course {
   const Comparison& comparison_;
   Record& record_;
   TrialRunner& runner_;
+  Progress& progress_;
   Clock::time_point start_;
   std::map<std::size_t, std::uint64_t> found_;
   std::size_t planned_ = 0;
@@ -361,14 +405,14 @@ class Course {
 };
 
 // SIGINT and its like: the first ends the comparison after the trial that runs, the second at once.
-std::unique_ptr<Supervisor> watch_signals(Course& course, TrialRunner& runner) {
+std::unique_ptr<Supervisor> watch_signals(Course& course, TrialRunner& runner, Progress& progress) {
   Supervisor::Callbacks callbacks;
-  callbacks.on_end_signal = [&course, &runner, again = false](int signal) mutable {
+  callbacks.on_end_signal = [&course, &runner, &progress, again = false](int signal) mutable {
     if (std::exchange(again, true)) {
       runner.interrupt({machine::Stop::Kind::kInterrupted, fmt::format("ended by {}", ::strsignal(signal)),
                         static_cast<std::uint32_t>(signal)});
     } else {
-      progress(fmt::format("{}: ending after this trial; once more ends at once", ::strsignal(signal)));
+      progress.line(fmt::format("{}: ending after this trial; once more ends at once", ::strsignal(signal)));
       course.end_soon(signal);
     }
   };
@@ -390,22 +434,24 @@ int run_compare(const CompareConfig& config) {
     if (*path && **path != "-") (void)base::AtomicFile(option, **path);
   }
   Record record(config, config.seed.value_or(static_cast<std::uint64_t>(Clock::now().time_since_epoch().count())));
-  if (config.resume) record.resume();
-  TrialRunner runner(config.comparison, {config.console, config.timeout_ms, config.watchdog_ms, progress});
-  Course course(config, record, runner);
-  const auto supervisor = watch_signals(course, runner);
+  Progress progress(STDERR_FILENO, "compare");
+  if (config.resume) record.resume(progress);
+  TrialRunner runner(config.comparison, {config.console, config.timeout_ms, config.watchdog_ms,
+                                         [&progress](const std::string& text) { progress.line(text); }});
+  Course course(config, record, runner, progress);
+  const auto supervisor = watch_signals(course, runner, progress);
   int status = 0;
   try {
     course.run();
     runner.finish();
   } catch (const ComparisonEnded& end) {
-    progress(end.what());
+    progress.line(end.what());
     status = static_cast<int>(exit_status_of(end.stop(), std::nullopt, true));
   } catch (const base::Error&) {
     try {
       record.write(true);  // what there is
     } catch (const base::Error& error) {
-      progress(error.what());
+      progress.line(error.what());
     }
     throw;
   }

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cmath>
 #include <fmt/format.h>
-#include <map>
 #include <span>
 
 #include "base/error.hpp"
@@ -20,13 +19,20 @@ using base::BadInput;
 constexpr std::size_t kTrialsMaximum = 100'000;
 constexpr std::size_t kVcpusMaximum = 256;
 constexpr std::size_t kTextMaximum = 200;
+constexpr std::size_t kBucketsMaximum = 2000;
+constexpr double kSecondsMaximum = 1e9;
+constexpr double kSamplesBeyond = 10;  // a percentile with fewer is noise
 
 constexpr std::array<MetricText, kMetrics> kMetricTexts{{
     {Metric::kSeconds, "seconds", "s", false, false},
     {Metric::kHltExits, "hlt_exits_per_op", "count", true, false},
     {Metric::kIpis, "ipis_per_op", "count", true, false},
     {Metric::kCpuOnUs, "cpu_on_us_per_op", "us", false, false},
+    {Metric::kGuestUs, "guest_us_per_op", "us", false, false},
+    {Metric::kExitHandlingUs, "exit_handling_us_per_op", "us", false, false},
     {Metric::kRunDelayUs, "run_delay_us_per_op", "us", false, false},
+    {Metric::kBlockedUs, "blocked_us_per_op", "us", false, false},
+    {Metric::kTimeAccounted, "time_accounted", "1", false, false},
     {Metric::kSpinHitsRemote, "spin_hits_remote_per_op", "count", true, true},
     {Metric::kSpinHitsLocal, "spin_hits_local_per_op", "count", true, true},
     {Metric::kSpinMisses, "spin_misses_per_op", "count", true, false},
@@ -37,6 +43,7 @@ constexpr std::array<MetricText, kMetrics> kMetricTexts{{
     {Metric::kLatencyP99Us, "latency_p99_us", "us", false, false},
     {Metric::kLatencyP999Us, "latency_p999_us", "us", false, false},
     {Metric::kNeighbourPerSecond, "neighbour_units_per_s", "1/s", false, true},
+    {Metric::kEnergyMj, "energy_mj_per_op", "mJ", false, false},
 }};
 
 struct Counters {
@@ -55,6 +62,10 @@ Counters counters_of(Metric metric, bool by_guest) {
       return {{"ipi_injected_call_function", "ipi_injected_reschedule"}, 1};
     case Metric::kCpuOnUs:
       return {{"cpu_on_ns"}, kUsPerNs};
+    case Metric::kGuestUs:
+      return {{"cpu_guest_ns"}, kUsPerNs};
+    case Metric::kBlockedUs:
+      return {{"blocked_ns"}, kUsPerNs};
     case Metric::kRunDelayUs:
       return {{"run_delay_ns"}, kUsPerNs};
     case Metric::kSpinHitsRemote:
@@ -90,6 +101,18 @@ std::optional<double> counters_in(const Json& vcpu, std::span<const std::string_
     const auto entry = counters.find(name);
     if (entry == counters.end()) return std::nullopt;
     const auto value = number_in(*entry, "value");
+    if (!value) return std::nullopt;
+    sum += *value;
+  }
+  return sum;
+}
+
+// The same over all vCPUs; nothing without any.
+std::optional<double> sum_over(const Json& vcpus, std::span<const std::string_view> names) {
+  if (vcpus.empty()) return std::nullopt;
+  double sum = 0;
+  for (const Json& vcpu : vcpus) {
+    const auto value = counters_in(vcpu, names);
     if (!value) return std::nullopt;
     sum += *value;
   }
@@ -161,6 +184,33 @@ std::vector<VcpuColumns> vcpu_columns(const std::vector<const Json*>& trials, bo
   return columns;
 }
 
+PooledLatency pooled(const Buckets& buckets) {
+  double total = 0;
+  for (const auto& [end_us, count] : buckets) total += count;
+  const auto percentile = [&](double share) -> std::optional<double> {
+    const double rank = std::ceil(total * share);
+    double below = 0;
+    for (const auto& [end_us, count] : buckets) {
+      below += count;
+      if (below >= rank) return total - rank >= kSamplesBeyond ? std::optional(end_us) : std::nullopt;
+    }
+    return std::nullopt;
+  };
+  constexpr double kMost = 1e18;  // of a hostile file
+  return {static_cast<std::uint64_t>(std::min(total, kMost)), percentile(0.5), percentile(0.99), percentile(0.999)};
+}
+
+std::optional<TimeSpent> time_spent_in(const Json& document) {
+  const auto field = document.find("time_spent");
+  if (field == document.end()) return std::nullopt;
+  const auto wall = number_in(*field, "wall_s");
+  const auto boots = number_in(*field, "boots_s");
+  const auto crashes = number_in(*field, "crashes_s");
+  const auto workload = number_in(*field, "workload_s");
+  if (!wall || !boots || !crashes || !workload || *workload <= 0 || *wall > kSecondsMaximum) return std::nullopt;
+  return TimeSpent{*wall, *workload, *boots, *crashes, (*wall - *boots - *crashes - *workload) / *workload};
+}
+
 ArmAnalysis describe_arm(const Json& arm) {
   ArmAnalysis result;
   result.name = text_in(arm, "name");
@@ -211,6 +261,7 @@ Analysis analyse_checked(const Json& document) {
   analysis.baseline = text_in(config, "baseline");
   analysis.seed = document.value("seed", std::uint64_t{0});
   analysis.partial = document.value("partial", false);
+  analysis.time_spent = time_spent_in(document);
   if (const auto restarts = document.find("guest_restarts"); restarts != document.end()) {
     analysis.restarts = restarts->size();
   }
@@ -289,6 +340,7 @@ Analysis analyse_checked(const Json& document) {
       if (arm.to_baseline) arm.verdict = stats::judge(arm.to_baseline->interval);
     }
     arm.vcpus = vcpu_columns(of_arm.valid, analysis.ipis_by_guest);
+    arm.latency = pooled(latency_buckets(document, arm.name));
   }
   if (analysis.blocks == kTrialsMaximum) analysis.blocks = 0;
   warn(analysis);
@@ -314,6 +366,23 @@ const std::array<MetricText, kMetrics>& metric_texts() noexcept {
   return kMetricTexts;
 }
 
+Buckets latency_buckets(const Json& document, const std::string& arm) {
+  Buckets buckets;
+  for (const Json& trial : document.at("trials")) {
+    if (text_in(trial, "arm") != arm || !trial.value("valid", true)) continue;
+    const Json list = trial.value(Json::json_pointer("/workload/latency_us/buckets_below_ns"), Json());
+    if (!list.is_array() || list.size() > kBucketsMaximum) continue;
+    for (const Json& bucket : list) {
+      if (!bucket.is_array() || bucket.size() != 2 || !bucket[0].is_number_unsigned() ||
+          !bucket[1].is_number_unsigned()) {
+        continue;
+      }
+      buckets[bucket[0].get<double>() / 1e3] += bucket[1].get<double>();
+    }
+  }
+  return buckets;
+}
+
 std::optional<double> metric_of(const Json& trial, Metric metric, bool by_guest) {
   switch (metric) {
     case Metric::kSeconds:
@@ -337,20 +406,39 @@ std::optional<double> metric_of(const Json& trial, Metric metric, bool by_guest)
       if (!units || !seconds || *seconds <= 0) return std::nullopt;
       return *units / *seconds;
     }
+    case Metric::kExitHandlingUs: {
+      const auto on = metric_of(trial, Metric::kCpuOnUs, by_guest);
+      const auto guest = metric_of(trial, Metric::kGuestUs, by_guest);
+      const auto won = metric_of(trial, Metric::kPollWonUs, by_guest);
+      const auto lost = metric_of(trial, Metric::kPollLostUs, by_guest);
+      if (!on || !guest || !won || !lost) return std::nullopt;
+      // Clock ticks are samples: where nearly all the time is the guest's they can say a little too much.
+      const double rest = *on - *guest - *won - *lost;
+      return rest >= 0 ? std::optional(rest) : std::nullopt;
+    }
+    case Metric::kTimeAccounted: {
+      constexpr std::array<std::string_view, 3> kAll{"cpu_on_ns", "run_delay_ns", "blocked_ns"};
+      const auto accounted = sum_over(trial.at("vcpus"), kAll);
+      const auto wall_ns = number_in(trial, "wall_ns");
+      if (!accounted || !wall_ns || *wall_ns <= 0) return std::nullopt;
+      return *accounted / (*wall_ns * static_cast<double>(trial.at("vcpus").size()));
+    }
+    case Metric::kEnergyMj: {
+      constexpr double kMjPerUj = 1e-3;
+      const auto energy = trial.find("energy");
+      const auto operations = number_in(trial, "operations");
+      if (energy == trial.end() || !operations || *operations <= 0) return std::nullopt;
+      const auto uj = number_in(*energy, "value");
+      return uj ? std::optional(*uj * kMjPerUj / *operations) : std::nullopt;
+    }
     default:
       break;
   }
   const Counters counters = counters_of(metric, by_guest);
-  const Json& vcpus = trial.at("vcpus");
   const auto operations = number_in(trial, "operations");
-  if (vcpus.empty() || !operations || *operations <= 0) return std::nullopt;
-  double sum = 0;
-  for (const Json& vcpu : vcpus) {
-    const auto value = counters_in(vcpu, counters.names);
-    if (!value) return std::nullopt;
-    sum += *value;
-  }
-  return sum * counters.scale / *operations;
+  const auto sum = sum_over(trial.at("vcpus"), counters.names);
+  if (!sum || !operations || *operations <= 0) return std::nullopt;
+  return *sum * counters.scale / *operations;
 }
 
 Analysis analyse(const Json& document) {
@@ -377,6 +465,11 @@ Json to_json(const Analysis& analysis) {
                     {"seconds_interval_95", interval_json(arm.seconds_interval)},
                     {"time_to_host", ratio_json(arm.to_host)},
                     {"time_to_baseline", ratio_json(arm.to_baseline)},
+                    {"latency_pooled_us",
+                     {{"samples", arm.latency.samples},
+                      {"p50_below", optional_json(arm.latency.p50_us)},
+                      {"p99_below", optional_json(arm.latency.p99_us)},
+                      {"p999_below", optional_json(arm.latency.p999_us)}}},
                     {"verdict", arm.to_baseline ? Json(stats::name_of(arm.verdict)) : Json(nullptr)},
                     {"metrics", std::move(metrics)}});
   }

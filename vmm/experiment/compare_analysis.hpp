@@ -4,6 +4,7 @@
 
 #include <array>
 #include <cstdint>
+#include <map>
 #include <nlohmann/json.hpp>
 #include <optional>
 #include <string>
@@ -21,9 +22,13 @@ inline constexpr const char* kCompareSchema = "vmm.compare/1";
 enum class Metric {
   kSeconds,  // of the whole trial, not for each operation
   kHltExits,
-  kIpis,        // call-function and reschedule, injected
-  kCpuOnUs,     // the vCPU threads on a CPU of the host
-  kRunDelayUs,  // runnable, waiting for one
+  kIpis,            // call-function and reschedule, injected
+  kCpuOnUs,         // the vCPU threads on a CPU of the host
+  kGuestUs,         // of that inside the guest, by the host's clock ticks
+  kExitHandlingUs,  // of that neither inside the guest nor polling: the rest
+  kRunDelayUs,      // runnable, waiting for one
+  kBlockedUs,
+  kTimeAccounted,  // the share of the vCPUs' wall time that the three above (on, delay, blocked) add up to; near 1
   kSpinHitsRemote,
   kSpinHitsLocal,
   kSpinMisses,
@@ -34,6 +39,7 @@ enum class Metric {
   kLatencyP99Us,
   kLatencyP999Us,
   kNeighbourPerSecond,  // units of the neighbour's work a second
+  kEnergyMj,            // the host's packages, all of what ran on them
 };
 struct MetricText {
   Metric metric;
@@ -42,8 +48,25 @@ struct MetricText {
   bool counter;  // counts events: comparable between machines where times are not
   bool more_is_better;
 };
-inline constexpr std::size_t kMetrics = 15;
+inline constexpr std::size_t kMetrics = 20;
 const std::array<MetricText, kMetrics>& metric_texts() noexcept;
+
+// Of all valid trials of an arm together, from the buckets that the workload reports: each percentile is the end of its
+// bucket, at most an eighth above the value. Nothing where fewer than 10 samples lie beyond.
+struct PooledLatency {
+  std::uint64_t samples = 0;
+  std::optional<double> p50_us, p99_us, p999_us;
+};
+
+// Where the time of a comparison went, s. `overhead`: what is neither workload, boot nor the loss to crashed guests, as
+// a share of the workload.
+struct TimeSpent {
+  double wall_s = 0;
+  double workload_s = 0;
+  double boots_s = 0;
+  double crashes_s = 0;
+  double overhead = 0;
+};
 
 struct VcpuColumns {
   std::optional<double> hlt_exits;  // medians of counts of a trial
@@ -68,6 +91,7 @@ struct ArmAnalysis {
   stats::Verdict verdict = stats::Verdict::kInconclusive;
   std::array<std::optional<stats::Ratio>, kMetrics> metric_to_baseline{};
   std::vector<VcpuColumns> vcpus;
+  PooledLatency latency;
 };
 
 struct Analysis {
@@ -79,6 +103,7 @@ struct Analysis {
   bool partial = false;
   bool ipis_by_guest = false;  // the guest's own counts, since a trial lacks the tracepoint's
   std::size_t restarts = 0;
+  std::optional<TimeSpent> time_spent;
   std::vector<std::string> warnings;  // what a reader must know first: the null control differs, trials were invalid …
 };
 
@@ -87,6 +112,10 @@ Analysis analyse(const nlohmann::ordered_json& document);
 
 // The part of a result document that says what analyse() found.
 nlohmann::ordered_json to_json(const Analysis& analysis);
+
+// The latencies of all valid trials of an arm: end of the bucket in us -> samples.
+using Buckets = std::map<double, double>;
+Buckets latency_buckets(const nlohmann::ordered_json& document, const std::string& arm);
 
 // A metric's value in one trial; nothing where it cannot be had. `by_guest`: IPIs by the guest's own count.
 std::optional<double> metric_of(const nlohmann::ordered_json& trial, Metric metric, bool by_guest);

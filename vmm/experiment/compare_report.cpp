@@ -2,6 +2,7 @@
 #include "experiment/compare_report.hpp"
 
 #include <algorithm>
+#include <array>
 #include <fmt/format.h>
 #include <optional>
 #include <string_view>
@@ -75,23 +76,52 @@ std::string seed_table(const Analysis& analysis, std::size_t width) {
 std::string ratio_table(const Analysis& analysis, std::size_t width) {
   const bool neighbour = std::ranges::any_of(
       analysis.arms, [](const ArmAnalysis& arm) { return median_of(arm, Metric::kNeighbourPerSecond).has_value(); });
-  std::string out = fmt::format("{:<{}}{:>7}{:>13}  {:<13}{:>7}{:>7}{:>9}{:>8}{:>9}", "against " + analysis.baseline,
-                                width, "time", "95 %", "verdict", "HLT/op", "IPI/op", "CPU us", "p50 us", "p99 us");
+  std::string out = fmt::format("{:<{}}{:>7}{:>13}  {:<13}{:>7}{:>7}{:>8}{:>8}{:>9}", "against " + analysis.baseline,
+                                width, "time", "95 %", "verdict", "HLT/op", "IPI/op", "p50 us", "p99 us", "p99.9 us");
   out += neighbour ? fmt::format("{:>11}\n", "neighbour/s") : "\n";
   for (const ArmAnalysis& arm : analysis.arms) {
     if (arm.host || arm.left_out) continue;
     const auto& ratio = arm.to_baseline;
     const bool base = arm.name == analysis.baseline;
     out += fmt::format(
-        "{:<{}}{:>7}{:>13}  {:<13}{:>7}{:>7}{:>9}{:>8}{:>9}", arm.shown, width,
+        "{:<{}}{:>7}{:>13}  {:<13}{:>7}{:>7}{:>8}{:>8}{:>9}", arm.shown, width,
         base    ? "1"
         : ratio ? fmt::format("{:.3f}", ratio->median)
                 : "-",
         ratio && ratio->interval ? fmt::format("{:.3f}..{:.3f}", ratio->interval->low, ratio->interval->high) : "-",
         base ? "(baseline)" : stats::name_of(arm.verdict), cell(median_of(arm, Metric::kHltExits)),
-        cell(median_of(arm, Metric::kIpis)), whole(median_of(arm, Metric::kCpuOnUs)),
-        whole(median_of(arm, Metric::kLatencyP50Us)), whole(median_of(arm, Metric::kLatencyP99Us)));
+        cell(median_of(arm, Metric::kIpis)), whole(median_of(arm, Metric::kLatencyP50Us)),
+        whole(median_of(arm, Metric::kLatencyP99Us)), whole(arm.latency.p999_us));
     out += neighbour ? fmt::format("{:>11}\n", whole(median_of(arm, Metric::kNeighbourPerSecond))) : "\n";
+  }
+  return out;
+}
+
+// Where an operation's time goes, and the host's energy where it counts it.
+std::string cost_table(const Analysis& analysis, std::size_t width) {
+  struct Column {
+    Metric metric;
+    const char* title;
+  };
+  constexpr std::array<Column, 7> kColumns{{{Metric::kCpuOnUs, "on CPU"},
+                                            {Metric::kGuestUs, "guest"},
+                                            {Metric::kPollWonUs, "poll won"},
+                                            {Metric::kPollLostUs, "lost"},
+                                            {Metric::kExitHandlingUs, "exits"},
+                                            {Metric::kRunDelayUs, "delay"},
+                                            {Metric::kBlockedUs, "blocked"}}};
+  const bool energy = std::ranges::any_of(
+      analysis.arms, [](const ArmAnalysis& arm) { return median_of(arm, Metric::kEnergyMj).has_value(); });
+  std::string out = fmt::format("{:<{}}", "us an operation, all vCPUs", width);
+  for (const Column& column : kColumns) out += fmt::format("{:>10}", column.title);
+  out += fmt::format("{:>11}{}\n", "accounted", energy ? fmt::format("{:>8}", "mJ") : "");
+  for (const ArmAnalysis& arm : analysis.arms) {
+    if (arm.host || arm.left_out) continue;
+    out += fmt::format("{:<{}}", arm.shown, width);
+    for (const Column& column : kColumns) out += fmt::format("{:>10}", whole(median_of(arm, column.metric)));
+    const auto accounted = median_of(arm, Metric::kTimeAccounted);
+    out += fmt::format("{:>11}{}\n", accounted ? fmt::format("{:.1f}%", 100 * *accounted) : "-",
+                       energy ? fmt::format("{:>8}", cell(median_of(arm, Metric::kEnergyMj))) : "");
   }
   return out;
 }
@@ -101,7 +131,10 @@ std::string legend(const Analysis& analysis) {
       "{}: medians over {} blocks of one trial an arm in random order (seed {}); 95 %: of the median.\n"
       "of host: the host's time / this time.  HLT n: HLT exits of vCPU n in a trial (KVM's halt_exits).\n"
       "IPI n: call-function and reschedule IPIs injected into vCPU n ({}).\n"
-      "CPU us: the vCPU threads on a CPU, for each operation.\n"
+      "p50, p99: medians of the trials' percentiles; p99.9: of all trials together.\n"
+      "on CPU = guest + host halt-poll won + lost + exits and all else; with delay (runnable) and blocked it is "
+      "accounted\n"
+      "for as a share of the vCPUs' wall time.\n"
       "{}",
       analysis.workload, analysis.blocks, analysis.seed,
       analysis.ipis_by_guest ? "g: the guest's own /proc/interrupts" : "tracepoint kvm_apic_accept_irq",
@@ -110,6 +143,13 @@ std::string legend(const Analysis& analysis) {
           : fmt::format("time: this / {}, block by block.  better, worse: its interval excludes 1; equivalent: inside "
                         "0.95 to 1.05.\n",
                         analysis.baseline));
+  if (analysis.time_spent) {
+    const TimeSpent& spent = *analysis.time_spent;
+    out += fmt::format("Took {:.0f} s: workload {:.0f} s, boots {:.0f} s, {}the rest {:.1f} % of the workload.\n",
+                       spent.wall_s, spent.workload_s, spent.boots_s,
+                       spent.crashes_s > 0 ? fmt::format("crashed guests {:.0f} s, ", spent.crashes_s) : std::string(),
+                       100 * spent.overhead);
+  }
   if (analysis.blocks < stats::kIntervalMinimum) {
     out += fmt::format("Fewer than {} blocks allow no interval and no verdict: min..max is shown.\n",
                        stats::kIntervalMinimum);
@@ -138,6 +178,7 @@ std::string compare_table(const Json& document) {
   if (!out.empty()) out += '\n';
   out += seed_table(analysis, width);
   if (!analysis.baseline.empty()) out += '\n' + ratio_table(analysis, width);
+  out += '\n' + cost_table(analysis, width);
   return out + '\n' + legend(analysis);
 }
 

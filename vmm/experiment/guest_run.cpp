@@ -143,7 +143,11 @@ GuestRun::GuestRun(const GuestRunConfig& config, std::function<void(GuestRun&)> 
       initrd = base::open_input("--initrd", guest.initrd);
     } else {
       initrd = open_built("--initrd", base::built_path("guest/initrd"));
-      if (!guest.workload_file.empty()) initrd = initrd_with_workload(initrd.get(), guest.workload_file);
+      if (!guest.workload_file.empty()) {
+        initrd = initrd_with_workload(initrd.get(), guest.workload_file);
+      } else if (auto more = initrd_for_built_workload(initrd.get(), config_.workload)) {
+        initrd = std::move(*more);
+      }
     }
   }
 

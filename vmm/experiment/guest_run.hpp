@@ -27,6 +27,7 @@ using Phases = std::vector<std::pair<std::string, double>>;
 
 struct GuestRunConfig {
   GuestConfig guest;
+  std::string workload;  // its name, where a built one may need files of its own in the guest
   ConsoleConfig console;
   bool exit_times = false;
   bool light_tracing = false;

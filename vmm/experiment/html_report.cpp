@@ -5,7 +5,6 @@
 #include <array>
 #include <cmath>
 #include <fmt/format.h>
-#include <map>
 #include <span>
 
 #include "base/error.hpp"
@@ -24,7 +23,6 @@ constexpr int kRowHeight = 30;
 constexpr int kPlotMargin = 110;
 constexpr int kPlotHeight = 380;
 constexpr std::size_t kLabelMaximum = 40;
-constexpr std::size_t kBucketsMaximum = 2000;
 constexpr std::size_t kCurvesMaximum = 12;
 
 // Colours that keep 3:1 against white and against the dark page (Okabe and Ito's, the pale ones darkened).
@@ -141,26 +139,6 @@ std::string pareto_plot(std::span<const ArmAnalysis* const> arms) {
                          5 + 2 * (i / kColours.size()), plot_label(arms[i]->shown));
   }
   return plots.empty() ? std::string() : script + "plot " + plots + "\n";
-}
-
-// Buckets of all valid trials of an arm added up: end of the bucket -> samples.
-using Buckets = std::map<double, double>;
-
-Buckets latency_buckets(const Json& document, const std::string& arm) {
-  Buckets buckets;
-  for (const Json& trial : document.at("trials")) {
-    if (trial.at("arm") != arm || !trial.value("valid", true)) continue;
-    const Json list = trial.value(Json::json_pointer("/workload/latency_us/buckets_below_ns"), Json());
-    if (!list.is_array() || list.size() > kBucketsMaximum) continue;
-    for (const Json& bucket : list) {
-      if (!bucket.is_array() || bucket.size() != 2 || !bucket[0].is_number_unsigned() ||
-          !bucket[1].is_number_unsigned()) {
-        continue;
-      }
-      buckets[bucket[0].get<double>() / 1e3] += bucket[1].get<double>();
-    }
-  }
-  return buckets;
 }
 
 // Of the first guest that recorded any: the warm-up trials do, the measured ones are left alone.

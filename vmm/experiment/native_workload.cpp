@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "experiment/native_workload.hpp"
 
+#include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <fcntl.h>
 #include <fmt/format.h>
@@ -86,8 +88,12 @@ pid_t spawn(const std::filesystem::path& binary, const std::vector<std::string>&
   return pid;
 }
 
-// The next line of `fd`; no value at its end or at the deadline.
-std::optional<std::string> read_line(int fd, std::string& buffer, Clock::time_point deadline) {
+// How often a wait looks whether it has been cancelled.
+constexpr long kLookMs = 100;
+
+// The next line of `fd`; no value at its end, at the deadline, or when cancelled.
+std::optional<std::string> read_line(int fd, std::string& buffer, Clock::time_point deadline,
+                                     const std::atomic<bool>* cancelled) {
   while (true) {
     if (const std::size_t end = buffer.find('\n'); end != std::string::npos) {
       std::string text = buffer.substr(0, end);
@@ -95,9 +101,10 @@ std::optional<std::string> read_line(int fd, std::string& buffer, Clock::time_po
       return text;
     }
     const auto left = std::chrono::duration_cast<std::chrono::milliseconds>(deadline - Clock::now()).count();
+    if (cancelled != nullptr && *cancelled) return std::nullopt;
     if (left <= 0 || buffer.size() > kOutputLimitBytes) return std::nullopt;
     pollfd wait{fd, POLLIN, 0};
-    const int ready = ::poll(&wait, 1, static_cast<int>(std::min<long>(left, 1000)));
+    const int ready = ::poll(&wait, 1, static_cast<int>(std::min<long>(left, kLookMs)));
     if (ready < 0 && errno != EINTR) return std::nullopt;
     if (ready <= 0) continue;
     char chunk[4096];
@@ -115,8 +122,10 @@ std::filesystem::path native_workload_path(const std::string& workload) {
 }
 
 struct NativeTask::State {
-  State(Pipe to, Pipe from, const std::filesystem::path& binary, const std::vector<std::string>& arguments)
-      : to_child(std::move(to)),
+  State(Pipe to, Pipe from, const std::filesystem::path& binary, const std::vector<std::string>& arguments,
+        const std::atomic<bool>* cancelled_by)
+      : cancelled(cancelled_by),
+        to_child(std::move(to)),
         from_child(std::move(from)),
         child(spawn(binary, arguments, to_child.read.get(), from_child.write.get())) {
     to_child.read.reset();
@@ -124,7 +133,7 @@ struct NativeTask::State {
   }
 
   std::optional<std::string> line(Clock::time_point deadline) {
-    return read_line(from_child.read.get(), buffer, deadline);
+    return read_line(from_child.read.get(), buffer, deadline, cancelled);
   }
   // Why no line came.
   std::string silence(Clock::time_point deadline) {
@@ -133,6 +142,7 @@ struct NativeTask::State {
                                     : fmt::format("the workload ended without a result (wait status {:#x})", status);
   }
 
+  const std::atomic<bool>* cancelled;
   Pipe to_child;
   Pipe from_child;
   Child child;
@@ -140,11 +150,11 @@ struct NativeTask::State {
 };
 
 NativeTask::NativeTask(const std::filesystem::path& binary, const std::map<std::string, std::string>& args,
-                       std::chrono::milliseconds timeout) {
+                       std::chrono::milliseconds timeout, const std::atomic<bool>* cancelled) {
   const auto deadline = Clock::now() + timeout;
   std::vector<std::string> arguments{binary.string()};
   for (const auto& [key, value] : args) arguments.push_back(fmt::format("--{}={}", key, value));
-  state_ = std::make_unique<State>(make_pipe(), make_pipe(), binary, arguments);
+  state_ = std::make_unique<State>(make_pipe(), make_pipe(), binary, arguments, cancelled);
   while (true) {
     const auto text = state_->line(deadline);
     if (!text) throw base::HostUnable(fmt::format("'{}': {}", binary.string(), state_->silence(deadline)));
@@ -186,8 +196,8 @@ NativeResult NativeTask::stop(std::chrono::milliseconds timeout) {
 }
 
 NativeResult run_native(const std::filesystem::path& binary, const std::map<std::string, std::string>& args,
-                        std::chrono::milliseconds timeout) {
-  return NativeTask(binary, args, timeout).finish(timeout);
+                        std::chrono::milliseconds timeout, const std::atomic<bool>* cancelled) {
+  return NativeTask(binary, args, timeout, cancelled).finish(timeout);
 }
 
 }  // namespace vmm::experiment

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <filesystem>
 #include <map>
@@ -23,9 +24,10 @@ struct NativeResult {
 class NativeTask {
  public:
   // Starts `binary` with --key=value arguments, waits for its "ready", says "go". Throws HostUnable when it cannot be
-  // started or does not get ready within `timeout`.
+  // started or does not get ready within `timeout`. As soon as `*cancelled` (if given; must outlive this) is set by
+  // another thread, the task counts as one that does not end.
   NativeTask(const std::filesystem::path& binary, const std::map<std::string, std::string>& args,
-             std::chrono::milliseconds timeout);
+             std::chrono::milliseconds timeout, const std::atomic<bool>* cancelled = nullptr);
   ~NativeTask();  // kills it
   NativeTask(const NativeTask&) = delete;
   NativeTask& operator=(const NativeTask&) = delete;
@@ -40,9 +42,9 @@ class NativeTask {
   std::unique_ptr<State> state_;
 };
 
-// Runs `binary` to its end; kills it after `timeout`. Throws HostUnable when it cannot be started.
+// Runs `binary` to its end; kills it after `timeout` or when cancelled. Throws HostUnable when it cannot be started.
 NativeResult run_native(const std::filesystem::path& binary, const std::map<std::string, std::string>& args,
-                        std::chrono::milliseconds timeout);
+                        std::chrono::milliseconds timeout, const std::atomic<bool>* cancelled = nullptr);
 
 // Where the built workloads lie: ../guest-bin beside the executable's directory.
 std::filesystem::path native_workload_path(const std::string& workload);

@@ -226,6 +226,7 @@ int run_once(const RunConfig& config) {
   guest_config.console = config.console;
   guest_config.exit_times = config.exit_times;
   guest_config.timeout_ms = config.timeout_ms;
+  guest_config.workload = config.workload.name;
   guest_config.watchdog_ms = config.watchdog_ms;
   guest_config.period_ms = config.stats_interval_ms;
   const bool is_payload = config.guest.payload.has_value();

@@ -10,12 +10,14 @@
 #include "experiment/native_workload.hpp"
 #include "experiment/proof.hpp"
 #include "experiment/run.hpp"
+#include "stats/energy.hpp"
 #include "stats/run_report.hpp"
 
 namespace vmm::experiment {
 namespace {
 
 using Json = nlohmann::ordered_json;
+using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::minutes kNativeTimeout{30};
 constexpr std::chrono::seconds kNeighbourTimeout{60};
@@ -103,6 +105,7 @@ TrialRunner::TrialRunner(const Comparison& comparison, Config config)
 TrialRunner::~TrialRunner() = default;
 
 void TrialRunner::boot() {
+  const auto start = Clock::now();
   for (auto guest = guests_.begin(); guest != guests_.end();) {
     try {
       boot(**guest);
@@ -120,12 +123,14 @@ void TrialRunner::boot() {
       guest = guests_.erase(guest);
     }
   }
+  boots_ += Clock::now() - start;
 }
 
 void TrialRunner::boot(Guest& guest) {
   config_.progress(fmt::format("booting the guest of {}", fmt::join(guest.arms, ", ")));
   GuestRunConfig run;
   run.guest = guest.boot;
+  run.workload = comparison_.workload.name;
   run.console = config_.console;
   run.timeout_ms = config_.timeout_ms;
   run.watchdog_ms = config_.watchdog_ms;
@@ -166,6 +171,7 @@ Json TrialRunner::run(const Arm& arm, bool record_gaps) {
   const GuestConfig wanted = boot_config(arm.guest);
   Guest& guest = **std::ranges::find_if(guests_, [&](const auto& candidate) { return candidate->boot == wanted; });
   while (true) {
+    const auto start = Clock::now();
     {
       const std::lock_guard lock(mutex_);
       if (interrupted_) throw ComparisonEnded(*interrupted_);
@@ -180,6 +186,7 @@ Json TrialRunner::run(const Arm& arm, bool record_gaps) {
       return trial;
     }
     restart_or_end(guest);
+    crashes_ += Clock::now() - start;
   }
 }
 
@@ -200,7 +207,21 @@ void TrialRunner::restart_or_end(Guest& guest) {
 }
 
 Json TrialRunner::run_host(const Arm& arm) {
-  const NativeResult native = run_native(host_workload_, comparison_.workload.parameters, kNativeTimeout);
+  const stats::EnergyReading before = stats::read_energy();
+  const auto run_unless_cancelled = [&]() -> NativeResult {
+    try {
+      return run_native(host_workload_, comparison_.workload.parameters, kNativeTimeout, &cancelled_);
+    } catch (const base::HostUnable&) {
+      if (cancelled_) return {1, "cancelled", {}};
+      throw;
+    }
+  };
+  const NativeResult native = run_unless_cancelled();
+  const stats::EnergyReading after = stats::read_energy();
+  if (cancelled_) {
+    const std::lock_guard lock(mutex_);
+    throw ComparisonEnded(*interrupted_);
+  }
   if (native.status != 0) throw base::HostUnable(fmt::format("the workload on this host: {}", native.problem));
   const auto field = [&](const char* name) {
     const auto found = native.result.find(name);
@@ -211,6 +232,7 @@ Json TrialRunner::run_host(const Arm& arm) {
           {"operations", field("operations")},
           {"valid", !field("seconds").is_null()},
           {"workload", Json(native.result)},
+          {"energy", stats::to_json(stats::energy_between(before, after))},
           {"vcpus", Json::array()}};
 }
 
@@ -242,7 +264,9 @@ Json TrialRunner::run_guest(Guest& guest, const Arm& arm, bool record_gaps) {
     neighbour = std::make_unique<NativeTask>(native_workload_path("neighbour"),
                                              std::map<std::string, std::string>{{"cpus", cpus}}, kNeighbourTimeout);
   }
+  const stats::EnergyReading energy_before = stats::read_energy();
   const auto trial = session.run(comparison_.workload.name, comparison_.workload.parameters);
+  const stats::EnergyReading energy_after = stats::read_energy();
   Json beside = nullptr;
   if (neighbour) {
     const NativeResult result = neighbour->stop(kNeighbourTimeout);
@@ -271,6 +295,7 @@ Json TrialRunner::run_guest(Guest& guest, const Arm& arm, bool record_gaps) {
           {"proof", std::move(proofs)},
           {"workload", workload.raw},
           {"neighbour", std::move(beside)},
+          {"energy", stats::to_json(stats::energy_between(energy_before, energy_after))},
           {"wall_ns", trial->result.wall_ns},
           {"vcpus", vcpus_json(trial->result.vcpus)}};
 }
@@ -278,6 +303,7 @@ Json TrialRunner::run_guest(Guest& guest, const Arm& arm, bool record_gaps) {
 void TrialRunner::interrupt(machine::Stop stop) {
   const std::lock_guard lock(mutex_);
   if (!interrupted_) interrupted_ = std::move(stop);
+  cancelled_ = true;
   if (running_ != nullptr && running_->run) running_->run->machine().request_stop(*interrupted_);
 }
 

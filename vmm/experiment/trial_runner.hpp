@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <map>
@@ -49,12 +50,16 @@ class TrialRunner {
   void boot();
   const std::map<std::string, std::string>& left_out() const noexcept { return left_out_; }  // arm -> reason
 
+  // Time that boots and crashed guests (with their boots, and the trials that were lost) have taken so far.
+  std::chrono::nanoseconds boots() const noexcept { return boots_; }
+  std::chrono::nanoseconds crashes() const noexcept { return crashes_; }
+
   // One trial (with `record_gaps` the guest's idle gaps are recorded, which costs it a little): "arm", "seconds" (null
-  // when it failed), "operations", "valid", "invalid_because", "proof", "workload", "wall_ns", "vcpus", "neighbour". A
-  // guest that crashes meanwhile is booted again, said so, and the trial repeated.
+  // when it failed), "operations", "valid", "invalid_because", "proof", "workload", "wall_ns", "vcpus", "neighbour",
+  // "energy" (uJ, null with a reason). A guest that crashes meanwhile is booted again, said so, and the trial repeated.
   nlohmann::ordered_json run(const Arm& arm, bool record_gaps = false);
 
-  // Another thread: ends the running guest, so that run() throws ComparisonEnded.
+  // Another thread: ends the running guest or the host's workload, so that run() throws ComparisonEnded.
   void interrupt(machine::Stop stop);
   // Another thread: the exit statistics of the guest that runs, to standard error.
   void dump_statistics();
@@ -83,9 +88,12 @@ class TrialRunner {
   std::vector<std::unique_ptr<Guest>> guests_;
   std::map<std::string, std::string> left_out_;
   std::vector<std::string> restarts_;
+  std::chrono::nanoseconds boots_{0};
+  std::chrono::nanoseconds crashes_{0};
   std::mutex mutex_;  // of what other threads see
   Guest* running_ = nullptr;
   std::optional<machine::Stop> interrupted_;
+  std::atomic<bool> cancelled_{false};  // with interrupted_, for the host's workload
 };
 
 }  // namespace vmm::experiment

@@ -41,6 +41,25 @@ void check(archive* a, int result) {
   throw base::HostUnable(fmt::format("--workload-file: libarchive: {}", text != nullptr ? text : "failed"));
 }
 
+bool is_plain(std::string_view name) {
+  const auto plain = [](char c) {
+    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
+           c == '-';
+  };
+  return !name.empty() && name.front() != '.' && std::ranges::all_of(name, plain);
+}
+
+// The initrd in memory, so that another archive may follow.
+base::UniqueFd copy_of_initrd(int initrd_fd) {
+  base::UniqueFd copy(::memfd_create("initrd", MFD_CLOEXEC));
+  if (!copy) base::throw_errno("memfd_create");
+  std::string initrd = read_whole(initrd_fd, "--initrd");
+  initrd.append((kAlignment - initrd.size() % kAlignment) % kAlignment, '\0');
+  if (const int error = base::write_all(copy.get(), initrd); error != 0)
+    throw base::SystemError("write to memory", error);
+  return copy;
+}
+
 // One program in a cpio archive, appended to `fd`.
 void append_archive(int fd, const std::string& name, const std::string& program) {
   const std::unique_ptr<archive, FreeArchive> cpio(archive_write_new());
@@ -62,11 +81,7 @@ void append_archive(int fd, const std::string& name, const std::string& program)
 
 std::string workload_name(const std::filesystem::path& file) {
   const std::string name = file.filename().string();
-  const auto plain = [](char c) {
-    return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z') || (c >= '0' && c <= '9') || c == '.' || c == '_' ||
-           c == '-';
-  };
-  if (name.empty() || name.front() == '.' || !std::ranges::all_of(name, plain)) {
+  if (!is_plain(name)) {
     throw BadInput(
         fmt::format("--workload-file: '{}' is no name for a workload; letters, digits, '.', '_' and '-' work", name));
   }
@@ -83,6 +98,16 @@ base::NamedParameters workload_of(const GuestConfig& guest, const std::optional<
   return *asked;
 }
 
+std::optional<base::UniqueFd> initrd_for_built_workload(int initrd_fd, std::string_view name) {
+  const std::filesystem::path archive = base::built_path(fmt::format("guest/workload-{}", name));
+  if (!is_plain(name) || !std::filesystem::exists(archive)) return std::nullopt;
+  base::UniqueFd both = copy_of_initrd(initrd_fd);
+  const std::string more = base::read_text(archive, kWorkloadLimitBytes);
+  if (const int error = base::write_all(both.get(), more); error != 0)
+    throw base::SystemError("write to memory", error);
+  return both;
+}
+
 base::UniqueFd initrd_with_workload(int initrd_fd, const std::filesystem::path& file) {
   const base::UniqueFd input = base::open_input("--workload-file", file);
   if (base::file_size_bytes(input.get(), "--workload-file") > kWorkloadLimitBytes) {
@@ -92,12 +117,7 @@ base::UniqueFd initrd_with_workload(int initrd_fd, const std::filesystem::path& 
   if (!program.starts_with(ELFMAG)) {
     throw BadInput(fmt::format("--workload-file: '{}' is no ELF program; a static x86-64 one works", file.string()));
   }
-  base::UniqueFd both(::memfd_create("initrd", MFD_CLOEXEC));
-  if (!both) base::throw_errno("memfd_create");
-  std::string initrd = read_whole(initrd_fd, "--initrd");
-  initrd.append((kAlignment - initrd.size() % kAlignment) % kAlignment, '\0');
-  if (const int error = base::write_all(both.get(), initrd); error != 0)
-    throw base::SystemError("write to memory", error);
+  base::UniqueFd both = copy_of_initrd(initrd_fd);
   append_archive(both.get(), workload_name(file), program);
   return both;
 }

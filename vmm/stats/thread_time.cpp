@@ -103,6 +103,20 @@ std::optional<ThreadSwitches> parse_thread_status(std::string_view text) {
   return ThreadSwitches{*voluntary, *involuntary};
 }
 
+std::optional<std::uint64_t> parse_thread_blocked_ns(std::string_view sched_text) {
+  // "sum_sleep_runtime : 12.345678", up to Linux 5.15 "se.statistics.sum_sleep_runtime".
+  constexpr std::string_view kName = "sum_sleep_runtime";
+  constexpr std::size_t kDecimals = 6;
+  const std::size_t at = sched_text.find(kName);
+  if (at == sched_text.npos) return std::nullopt;
+  const std::string_view rest = sched_text.substr(at + kName.size());
+  const auto words = words_of(rest.substr(0, rest.find('\n')));
+  if (words.size() != 2 || words[0] != ":") return std::nullopt;
+  const std::size_t point = words[1].find('.');
+  if (point == words[1].npos || words[1].size() - point - 1 != kDecimals) return std::nullopt;
+  return number_of(std::string(words[1].substr(0, point)) + std::string(words[1].substr(point + 1)));
+}
+
 void merge_thread_time(VcpuSnapshot& into, pid_t thread) {
   const auto set = [&](const char* name, Value value) { into.counters.insert_or_assign(name, std::move(value)); };
   const auto fail = [&](const char* name, Unit unit, const std::string& reason) {
@@ -122,6 +136,12 @@ void merge_thread_time(VcpuSnapshot& into, pid_t thread) {
     set("run_delay_ns", ns(sched->run_delay_ns));
   } else {
     for (const char* name : {"cpu_on_ns", "run_delay_ns"}) fail(name, Unit::kNanoseconds, reason);
+  }
+  if (const auto [blocked, reason] = read_parsed(thread, "sched", parse_thread_blocked_ns); blocked) {
+    set("blocked_ns", ns(*blocked));
+  } else {
+    fail("blocked_ns", Unit::kNanoseconds,
+         reason.ends_with("unknown form") ? "the host does not count it: sysctl kernel.sched_schedstats is 0" : reason);
   }
   if (const auto [switches, reason] = read_parsed(thread, "status", parse_thread_status); switches) {
     set("switches_voluntary", Value::count(switches->voluntary, Source::kRusage));

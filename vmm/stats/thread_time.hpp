@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// The host's accounting of one thread: /proc/self/task/TID/{stat,schedstat,status} (proc(5), Documentation/scheduler/
-// sched-stats.rst). CPU times of `stat` come in clock ticks (10 ms with CONFIG_HZ's USER_HZ 100), those of schedstat in
-// ns.
+// The host's accounting of one thread: /proc/self/task/TID/{stat,schedstat,sched,status} (proc(5), Documentation/
+// scheduler/sched-stats.rst, kernel/sched/debug.c). CPU times of `stat` come in clock ticks (10 ms with CONFIG_HZ's
+// USER_HZ 100), those of schedstat in ns, those of sched in ms with six decimals.
 #pragma once
 
 #include <cstdint>
@@ -34,9 +34,11 @@ struct ThreadSwitches {
 std::optional<ThreadStat> parse_thread_stat(std::string_view text);
 std::optional<ThreadSchedstat> parse_thread_schedstat(std::string_view text);
 std::optional<ThreadSwitches> parse_thread_status(std::string_view text);
+// Time that the thread was blocked, ns; nothing where the kernel does not count it (sysctl kernel.sched_schedstats=0).
+std::optional<std::uint64_t> parse_thread_blocked_ns(std::string_view sched_text);
 
 // Adds cpu_guest_ns, cpu_user_ns (guest time included: the kernel scales field 14 but not field 43, so their difference
-// can be negative), cpu_system_ns, cpu_on_ns, run_delay_ns, switches_voluntary and
+// can be negative), cpu_system_ns, cpu_on_ns, run_delay_ns, blocked_ns, switches_voluntary and
 // switches_involuntary of thread `thread` of this process; null with the reason where a file cannot be read. Never
 // throws.
 void merge_thread_time(VcpuSnapshot& into, pid_t thread);

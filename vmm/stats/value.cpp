@@ -26,6 +26,8 @@ std::string_view name_of(Unit unit) noexcept {
       return "cycles";
     case Unit::kBoolean:
       return "boolean";
+    case Unit::kMicrojoules:
+      return "uJ";
   }
   return "count";
 }
@@ -44,6 +46,8 @@ std::string_view name_of(Source source) noexcept {
       return "payload";
     case Source::kRusage:
       return "rusage";
+    case Source::kPowercap:
+      return "powercap";
   }
   return "kvm-stats";
 }

@@ -11,14 +11,15 @@
 
 namespace vmm::stats {
 
-enum class Unit { kCount, kNanoseconds, kMicroseconds, kSeconds, kPercent, kBytes, kCycles, kBoolean };
+enum class Unit { kCount, kNanoseconds, kMicroseconds, kSeconds, kPercent, kBytes, kCycles, kBoolean, kMicrojoules };
 
 // Where a number comes from (docs/metrics.md). kRusage is the host's accounting of the vCPU thread.
-enum class Source { kKvmStats, kTracepoint, kUserApic, kGuest, kPayload, kRusage };
+enum class Source { kKvmStats, kTracepoint, kUserApic, kGuest, kPayload, kRusage, kPowercap };
 
-std::string_view name_of(Unit unit) noexcept;  // "count", "ns", "us", "s", "percent", "bytes", "cycles", "boolean"
 std::string_view name_of(
-    Source source) noexcept;  // "kvm-stats", "tracepoint", "user-apic", "guest", "payload", "rusage"
+    Unit unit) noexcept;  // "count", "ns", "us", "s", "percent", "bytes", "cycles", "boolean", "uJ"
+std::string_view name_of(
+    Source source) noexcept;  // "kvm-stats", "tracepoint", "user-apic", "guest", "payload", "rusage", "powercap"
 
 // A number or, when it is unknown, the reason. There is no default number: unknown is never 0.
 class Value {

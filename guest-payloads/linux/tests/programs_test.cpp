@@ -49,6 +49,16 @@ int status_of(const std::vector<std::string>& arguments) {
   return child.wait(seconds(20)).value_or(-1);
 }
 
+TEST(Hackbench, RunsTheRealOneAndCountsItsMessages) {
+  const Json result = run_workload({workload("hackbench"), "--groups=1", "--fds=2", "--loops=3000", "--pipe=1"});
+  ASSERT_TRUE(result.is_object()) << result;
+  EXPECT_EQ(result["operations"], 1 * 2 * 2 * 3000);
+  EXPECT_GT(result["seconds"], 0.0);
+  EXPECT_TRUE(result["latency_us"].is_null());
+  EXPECT_EQ(status_of({workload("hackbench"), "--groups=0"}), 2);
+  EXPECT_EQ(status_of({workload("hackbench")}), 1) << "stdin ended before go";
+}
+
 TEST(WakePingpong, CountsEveryRoundTrip) {
   for (const char* name : {"pipe-pingpong", "futex-wake"}) {
     const Json result = run_workload({workload(name), "--iterations=250"});

@@ -414,6 +414,12 @@ void freshen(const Order& order) {
   if (ioctl(random.get(), RNDRESEEDCRNG) != 0) fail("cannot reseed /dev/urandom");
 }
 
+// How long a thread was blocked, the scheduler counts only when asked to (a static key, too).
+void count_blocked_time() {
+  const UniqueFd schedstats(open("/proc/sys/kernel/sched_schedstats", O_WRONLY | O_CLOEXEC));
+  if (schedstats.get() >= 0) write_all(schedstats.get(), "1", 1);
+}
+
 // The kernel patches its own text when the first VM is created, the first tracepoint counted, the first local APIC
 // disabled (static keys: preempt_notifier_key, apic_sw_disabled, kvm_has_noapic_vcpu, one a tracepoint), and back after
 // the last. QEMU 7.2 translates code without locking its page, so a CPU that translates while another patches can keep
@@ -467,6 +473,7 @@ int main() {
     sethostname("nested-host", 11);
     wait_for_calibration();
     const std::vector<UniqueFd> static_keys = hold_static_keys();
+    count_blocked_time();
     dprintf(status_port.get(), "waiting\n");
     const Order order = wait_for_order(status_port.get());
     freshen(order);

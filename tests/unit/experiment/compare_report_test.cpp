@@ -49,6 +49,69 @@ TEST(Analysis, CountersAddUpOverVcpusAndAreDividedByOperations) {
   EXPECT_EQ(arm_of(analysis, "none (again)").vcpus.at(1).hlt_exits, 2000);
 }
 
+// A trial of 1,000 operations and 2 s: on each of two vCPUs 1 s on a CPU, of which 0.6 s guest and 0.1 s polling in
+// vain, 0.1 s waiting, 0.88 s blocked.
+Json trial_with_times() {
+  Json document = result_document(1);
+  Json trial = document["trials"][1];
+  trial["wall_ns"] = 2'000'000'000U;
+  for (Json& vcpu : trial["vcpus"]) {
+    const auto set = [&](const char* name, std::uint64_t ns) { vcpu["counters"][name] = counter_json(ns); };
+    set("cpu_on_ns", 1'000'000'000);
+    set("cpu_guest_ns", 600'000'000);
+    set("halt_poll_won_ns", 0);
+    set("halt_poll_lost_ns", 100'000'000);
+    set("run_delay_ns", 100'000'000);
+    set("blocked_ns", 880'000'000);
+  }
+  return trial;
+}
+
+TEST(Analysis, TheTimeOfAnOperationIsSplitAndAccountedFor) {
+  Json trial = trial_with_times();
+  EXPECT_EQ(metric_of(trial, Metric::kGuestUs, false), 1200);
+  EXPECT_EQ(metric_of(trial, Metric::kExitHandlingUs, false), 600);
+  EXPECT_EQ(metric_of(trial, Metric::kBlockedUs, false), 1760);
+  EXPECT_DOUBLE_EQ(metric_of(trial, Metric::kTimeAccounted, false).value(), 0.99);
+  // The guest's ticks said more than there was: the rest is unknown, not negative.
+  trial["vcpus"][0]["counters"]["cpu_guest_ns"] = counter_json(1'900'000'000);
+  EXPECT_FALSE(metric_of(trial, Metric::kExitHandlingUs, false));
+  trial["vcpus"][1]["counters"]["blocked_ns"] = counter_json(std::nullopt);
+  EXPECT_FALSE(metric_of(trial, Metric::kTimeAccounted, false));
+  EXPECT_FALSE(metric_of(trial, Metric::kBlockedUs, false));
+}
+
+TEST(Analysis, EnergyIsMillijoulesAnOperationOrUnknown) {
+  Json trial = trial_with_times();
+  EXPECT_FALSE(metric_of(trial, Metric::kEnergyMj, false));
+  trial["energy"] = {{"value", 5'000'000U}, {"unit", "uJ"}, {"source", "powercap"}};
+  EXPECT_DOUBLE_EQ(metric_of(trial, Metric::kEnergyMj, false).value(), 5.0);
+  trial["energy"] = {{"value", nullptr}, {"unit", "uJ"}, {"source", "powercap"}, {"reason", "this host has no RAPL"}};
+  EXPECT_FALSE(metric_of(trial, Metric::kEnergyMj, false));
+}
+
+TEST(Analysis, LatenciesOfAllTrialsTogetherGiveTheRarePercentile) {
+  // Eight trials of 900 samples below 1.024 us and 100 below 2.048: one in a thousand of one trial has too few beyond.
+  Json document = result_document();
+  EXPECT_EQ(arm_of(analyse(document), "none").latency.samples, 8000U);
+  EXPECT_EQ(arm_of(analyse(document), "none").latency.p50_us, 1.024);
+  EXPECT_EQ(arm_of(analyse(document), "none").latency.p99_us, 2.048);
+  EXPECT_FALSE(arm_of(analyse(document), "none").latency.p999_us) << "8 of 8,000 lie beyond";
+  document = result_document(10);
+  EXPECT_EQ(arm_of(analyse(document), "none").latency.p999_us, 2.048) << "10 of 10,000 do";
+  EXPECT_FALSE(arm_of(analyse(document), "host").latency.p50_us);
+}
+
+TEST(Analysis, WhereTheTimeOfTheComparisonWent) {
+  Json document = result_document();
+  EXPECT_FALSE(analyse(document).time_spent);
+  document["time_spent"] = {{"wall_s", 130.0}, {"workload_s", 100.0}, {"boots_s", 15.0}, {"crashes_s", 5.0}};
+  EXPECT_DOUBLE_EQ(analyse(document).time_spent.value().overhead, 0.1);
+  EXPECT_THAT(compare_table(document), HasSubstr("the rest 10.0 % of the workload"));
+  document["time_spent"]["wall_s"] = 1e300;
+  EXPECT_FALSE(analyse(document).time_spent);
+}
+
 TEST(Analysis, ANullControlThatDiffersIsSaidFirst) {
   Json document = result_document();
   for (Json& trial : document["trials"]) {

@@ -43,6 +43,19 @@ TEST(ThreadTime, Schedstat) {
   EXPECT_FALSE(parse_thread_schedstat("a b c\n"));
 }
 
+TEST(ThreadTime, BlockedTimeIsMillisecondsWithSixDecimals) {
+  EXPECT_EQ(parse_thread_blocked_ns("vmm (7, #threads: 3)\nse.vruntime : 1.5\nwait_sum : 0.1\n"
+                                    "sum_sleep_runtime                            :          1234.000567\n"
+                                    "sum_block_runtime                            :             9.000001\n"),
+            1234'000'567u);
+  EXPECT_EQ(parse_thread_blocked_ns("se.statistics.sum_sleep_runtime : 0.000001\n"), 1u);
+  EXPECT_FALSE(parse_thread_blocked_ns("nr_switches : 12\n"));
+  EXPECT_FALSE(parse_thread_blocked_ns("sum_sleep_runtime : 12\n"));
+  EXPECT_FALSE(parse_thread_blocked_ns("sum_sleep_runtime : 12.5\n"));
+  EXPECT_FALSE(parse_thread_blocked_ns("sum_sleep_runtime : -1.000000\n"));
+  EXPECT_FALSE(parse_thread_blocked_ns("sum_sleep_runtime"));
+}
+
 TEST(ThreadTime, Switches) {
   const std::string text = "Name:\tvmm\nvoluntary_ctxt_switches:\t1886\nnonvoluntary_ctxt_switches:\t251\n";
   EXPECT_EQ(parse_thread_status(text), (ThreadSwitches{1886, 251}));
@@ -69,7 +82,7 @@ TEST(ThreadTime, OwnThreadHasSpentTime) {
 TEST(ThreadTime, NoSuchThreadIsNull) {
   VcpuSnapshot snapshot;
   merge_thread_time(snapshot, 0x7ffffff0);
-  for (const char* name : {"cpu_guest_ns", "cpu_user_ns", "cpu_system_ns", "cpu_on_ns", "run_delay_ns",
+  for (const char* name : {"cpu_guest_ns", "cpu_user_ns", "cpu_system_ns", "cpu_on_ns", "run_delay_ns", "blocked_ns",
                            "switches_voluntary", "switches_involuntary"}) {
     ASSERT_TRUE(snapshot.counters.contains(name)) << name;
     EXPECT_FALSE(snapshot.counter(name).known()) << name;
