@@ -39,10 +39,12 @@ install_packages() {
 }
 
 # Configures and builds a build directory: build_cpp DIR [cmake options]
+# Objects are cached by the content of their sources (ccache), for other checkouts too: paths below this one are made relative.
 build_cpp() {
   local dir=$1; shift
+  export CCACHE_DIR=${XDG_CACHE_HOME:-$HOME/.cache}/idle-wake-lab/ccache CCACHE_BASEDIR=$top CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=2G
   say "building $(basename "$dir")"
-  if ! cmake -S "$top" -B "$dir" -G Ninja "$@" >"$dir.log" 2>&1 || ! ninja -C "$dir" >>"$dir.log" 2>&1; then
+  if ! cmake -S "$top" -B "$dir" -G Ninja -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@" >"$dir.log" 2>&1 || ! ninja -C "$dir" >>"$dir.log" 2>&1; then
     tail -n 40 "$dir.log" >&2
     die 3 "the build in $dir failed; the whole log: $dir.log"
   fi

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "cpu_list.hpp"
+#include "external_program.hpp"
 #include "idle_spin_stats.hpp"
 #include "proc_interrupts.hpp"
 #include "timer_list.hpp"
@@ -14,6 +15,19 @@ using guest::parse_cpu_list;
 using guest::parse_idle_spin_stats;
 using guest::parse_interrupts;
 using guest::parse_timer_list;
+
+TEST(ExternalProgram, ANumberIsReadBackwardsFromWhatFollowsIt) {
+  const std::string text = "Total time: 0.028 [sec]\n\n      28.670001 usecs/op\n";
+  EXPECT_EQ(guest::decimal_before(text, text.find("usecs/op"), 6), 28'670'001U);
+  EXPECT_EQ(guest::decimal_before(text, text.find(" [sec]"), 3), 28U);
+  EXPECT_FALSE(guest::decimal_before(text, text.find("usecs/op"), 3)) << "other decimals than said";
+  EXPECT_FALSE(guest::decimal_before(text, text.find("[sec]") + 5, 3)) << "no number";
+  EXPECT_FALSE(guest::decimal_before("12 s", 2, 3)) << "no decimals";
+  EXPECT_FALSE(guest::decimal_before("1.2.345", 7, 3));
+  EXPECT_FALSE(guest::decimal_before(".345", 4, 3));
+  EXPECT_FALSE(guest::decimal_before("", std::string::npos, 3));
+  EXPECT_EQ(guest::decimal_before("1.234", std::string::npos, 3), 1234U);
+}
 
 // CPU 1 is offline: its column is missing, not empty.
 constexpr const char* kInterrupts =

@@ -59,6 +59,15 @@ TEST(Hackbench, RunsTheRealOneAndCountsItsMessages) {
   EXPECT_EQ(status_of({workload("hackbench")}), 1) << "stdin ended before go";
 }
 
+TEST(PerfSchedPipe, RunsTheRealOneWhereItIs) {
+  if (!std::filesystem::exists("/usr/bin/perf")) GTEST_SKIP() << "no /usr/bin/perf (linux-perf)";
+  const Json result = run_workload({workload("perf-sched-pipe"), "--loops=300"});
+  ASSERT_TRUE(result.is_object()) << result;
+  EXPECT_EQ(result["operations"], 300);
+  EXPECT_GT(result["seconds"], 0.0);
+  EXPECT_LT(result["seconds"], 30.0);
+}
+
 TEST(WakePingpong, CountsEveryRoundTrip) {
   for (const char* name : {"pipe-pingpong", "futex-wake"}) {
     const Json result = run_workload({workload(name), "--iterations=250"});
