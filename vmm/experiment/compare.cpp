@@ -455,6 +455,7 @@ int run_compare(const CompareConfig& config) {
     }
     throw;
   }
+  progress.clear();
   record.write(status != 0);
   if (config.csv) base::AtomicFile("--csv", *config.csv).commit(compare_csv(record.document()));
   if (config.stats != "-" && config.csv != "-") base::write_result(compare_table(record.document()));

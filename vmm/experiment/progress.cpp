@@ -43,14 +43,19 @@ Progress::Progress(int fd, std::string program) : fd_(fd), program_(std::move(pr
 }
 
 Progress::~Progress() {
-  const std::lock_guard lock(mutex_);
-  if (!bar_.empty()) (void)base::write_all(fd_, kErase);
+  clear();
 }
 
 void Progress::line(std::string_view text) {
   const std::lock_guard lock(mutex_);
   const std::string_view erase = bar_.empty() ? std::string_view() : kErase;
   (void)base::write_all(fd_, fmt::format("{}{}: {}\n{}", erase, program_, text, bar_));
+}
+
+void Progress::clear() {
+  const std::lock_guard lock(mutex_);
+  if (!bar_.empty()) (void)base::write_all(fd_, kErase);
+  bar_.clear();
 }
 
 void Progress::update(const ProgressState& state) {

@@ -33,6 +33,8 @@ class Progress {
   void line(std::string_view text);
   // Redraws the bar; nothing without one.
   void update(const ProgressState& state);
+  // Removes the bar, before something else is printed; the next update() draws it again.
+  void clear();
 
  private:
   std::mutex mutex_;

@@ -72,6 +72,12 @@ TEST(Progress, LinesPassAboveTheBarAndNothingOfItStays) {
     EXPECT_EQ(terminal.shown(), "\r\x1b[K[##########..........] 1/2, a");
     progress.line("word");
     EXPECT_EQ(terminal.shown(), "\r\x1b[Kcompare: word\r\n[##########..........] 1/2, a");
+    progress.clear();
+    EXPECT_EQ(terminal.shown(), "\r\x1b[K");
+    progress.line("alone");
+    EXPECT_EQ(terminal.shown(), "compare: alone\r\n");
+    progress.update({2, 2, 0, "b"});
+    EXPECT_EQ(terminal.shown(), "\r\x1b[K[####################] 2/2, 0:00 left, b");
   }
   EXPECT_EQ(terminal.shown(), "\r\x1b[K");
 }
