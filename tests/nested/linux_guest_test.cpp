@@ -134,7 +134,7 @@ void measure_left(Left& left) {
   ASSERT_EQ(none.seconds.size(), 3U);
   ASSERT_EQ(spin.seconds.size(), 3U);
   const auto [least, most] = std::ranges::minmax(arms.at("host").seconds);
-  const auto spent = [&](const char* name) { return document.at("time_spent").at(name).get<double>(); };
+  const auto spent = [&](const char* part) { return document.at("time_spent").at(part).get<double>(); };
   left = {median(spin.hlt) / median(none.hlt), median(spin.ipi) / median(none.ipi),
           median(spin.seconds) / median(none.seconds), most / least,
           (spent("wall_s") - spent("boots_s") - spent("crashes_s")) / spent("workload_s") - 1};
@@ -269,6 +269,25 @@ TEST(LinuxGuest, AnInterruptedCompareWritesWhatThereIsAndResumes) {
   VmmProcess other(again);
   EXPECT_EQ(other.wait(std::chrono::seconds(60)), 2);
   EXPECT_THAT(other.standard_error(), HasSubstr("another comparison"));
+  std::filesystem::remove_all(directory);
+}
+
+// The agent of a guest whose workload has stopped for good is alive and says so: that must not keep a comparison.
+TEST(LinuxGuest, AWorkloadThatIsStuckIsStartedAgain) {
+  const std::filesystem::path directory = std::filesystem::temp_directory_path() / fmt::format("stuck-{}", ::getpid());
+  std::filesystem::create_directory(directory);
+  const std::string path = directory / "compare.json";
+  // Two trials of each boot are good, and of the host's: a guest's third is not.
+  VmmProcess process({"compare", "--guest-spin=0", "--blocks=1", "--seed=1", "--watchdog=8", "--stats=" + path,
+                      "--workload-file=" + (build_directory() / "guest-bin/stuck").string()});
+  ASSERT_EQ(process.wait(std::chrono::seconds(200)), 0) << process.standard_error();
+  EXPECT_THAT(process.standard_error(), HasSubstr("the workload is long overdue"));
+  std::ifstream file(path);
+  const json document = json::parse(file);
+  EXPECT_EQ(document.at("guest_restarts").size(), 1U);
+  EXPECT_GT(document.at("time_spent").at("crashes_s"), 10.0);
+  ASSERT_EQ(document.at("trials").size(), 3U);
+  for (const json& trial : document.at("trials")) EXPECT_EQ(trial.at("valid"), true);
   std::filesystem::remove_all(directory);
 }
 

@@ -142,7 +142,7 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
       app.add_subcommand("compare", "the host and guests with different idle policies, side by side");
   GuestText compare_text;
   CompareCommand compare;
-  std::string file, preset, compare_stats, csv, blocks, compare_timeout, compare_console, seed;
+  std::string file, preset, compare_stats, csv, blocks, compare_timeout, compare_watchdog, compare_console, seed;
   compare_app->add_option("file", file, "a comparison of one's own (docs/experiments.md)")->type_name("FILE.toml");
   compare_app->add_option("--preset", preset, "seed, polling or contention [seed]")->type_name("NAME");
   compare_text.add_to(*compare_app, {"payload", "initrd"});  // a workload needs the agent
@@ -154,6 +154,10 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
   compare_app->add_option("--csv", csv, "the trials as CSV; - is standard output")->type_name("FILE|-");
   compare_app->add_flag("--resume", compare.config.resume, "go on with the --stats file of a run that was ended");
   compare_app->add_option("--timeout", compare_timeout, "give up after this long [none]")->type_name("SEC");
+  compare_app
+      ->add_option("--watchdog", compare_watchdog,
+                   "start a guest again that shows no progress for so long; 0: never [60]")
+      ->type_name("SEC");
   compare_app->add_option("--console", compare_console, "guest console: off, stderr or a file [off]")
       ->type_name("FILE|off");
   compare_app->footer(
@@ -198,6 +202,7 @@ Command parse_command_line(const std::vector<std::string>& arguments) {
     if (!compare_stats.empty()) config.stats = compare_stats;
     if (!csv.empty()) config.csv = csv;
     if (!compare_timeout.empty()) config.timeout_ms = seconds("--timeout", compare_timeout, 1'000'000'000);
+    if (!compare_watchdog.empty()) config.watchdog_ms = seconds("--watchdog", compare_watchdog, 0);
     if (!compare_console.empty()) config.console = console_option(compare_console);
     if (!file.empty()) {
       if (!preset.empty()) throw BadInput(fmt::format("--preset: '{}' cannot go with the file '{}'", preset, file));

@@ -78,7 +78,7 @@ std::string ratio_table(const Analysis& analysis, std::size_t width) {
       analysis.arms, [](const ArmAnalysis& arm) { return median_of(arm, Metric::kNeighbourPerSecond).has_value(); });
   std::string out = fmt::format("{:<{}}{:>7}{:>13}  {:<13}{:>7}{:>7}{:>8}{:>8}{:>9}", "against " + analysis.baseline,
                                 width, "time", "95 %", "verdict", "HLT/op", "IPI/op", "p50 us", "p99 us", "p99.9 us");
-  out += neighbour ? fmt::format("{:>11}\n", "neighbour/s") : "\n";
+  out += neighbour ? fmt::format("{:>13}\n", "neighbour/s") : "\n";
   for (const ArmAnalysis& arm : analysis.arms) {
     if (arm.host || arm.left_out) continue;
     const auto& ratio = arm.to_baseline;
@@ -92,7 +92,7 @@ std::string ratio_table(const Analysis& analysis, std::size_t width) {
         base ? "(baseline)" : stats::name_of(arm.verdict), cell(median_of(arm, Metric::kHltExits)),
         cell(median_of(arm, Metric::kIpis)), whole(median_of(arm, Metric::kLatencyP50Us)),
         whole(median_of(arm, Metric::kLatencyP99Us)), whole(arm.latency.p999_us));
-    out += neighbour ? fmt::format("{:>11}\n", whole(median_of(arm, Metric::kNeighbourPerSecond))) : "\n";
+    out += neighbour ? fmt::format("{:>13}\n", whole(median_of(arm, Metric::kNeighbourPerSecond))) : "\n";
   }
   return out;
 }

@@ -218,12 +218,15 @@ void GuestRun::start() {
                                                        static_cast<double>(config_.timeout_ms) / 1000));
   };
   callbacks.on_wedged = [this] {
-    give_up(machine::Stop::Kind::kWedged, fmt::format("no console byte and no word of the agent for --watchdog={}s",
+    give_up(machine::Stop::Kind::kWedged, fmt::format("{} for --watchdog={}s",
+                                                      is_overdue() ? "the workload is long overdue, and no console byte"
+                                                                   : "no console byte and no word of the agent",
                                                       static_cast<double>(config_.watchdog_ms) / 1000));
   };
   // A guest that is held cannot show any: it counts as alive.
   callbacks.signs_of_life = [this, held = std::uint64_t{0}]() mutable {
     if (held_.load()) ++held;
+    if (is_overdue()) return console_.bytes();
     return console_.bytes() + session_.lines() + held;
   };
   callbacks.on_end_signal = [this](int signal) {
@@ -250,6 +253,15 @@ void GuestRun::start() {
   machine_->start();
   note_phase("started");
   supervisor_ = std::make_unique<Supervisor>(config, std::move(callbacks));
+}
+
+void GuestRun::limit_trial(std::optional<std::chrono::milliseconds> limit) {
+  using Clock = std::chrono::steady_clock;
+  trial_deadline_.store(limit ? Clock::now() + *limit : Clock::time_point::max());
+}
+
+bool GuestRun::is_overdue() const {
+  return std::chrono::steady_clock::now() > trial_deadline_.load();
 }
 
 void GuestRun::hold() {

@@ -51,6 +51,9 @@ class GuestRun {
   // Holds the guest, for which the watchdog then does not wait; lets it go on.
   void hold();
   void release();
+  // From so long from now on the agent's words no longer count as signs of life, only the console's: an agent may be
+  // alive beside a workload that has stopped for good. Nothing: they always count.
+  void limit_trial(std::optional<std::chrono::milliseconds> limit);
   // The exit statistics of the running guest, to standard error.
   void dump_statistics();
   AgentSession& session() noexcept { return session_; }
@@ -68,12 +71,14 @@ class GuestRun {
   bool has_agent() const noexcept { return has_agent_; }
 
  private:
+  bool is_overdue() const;
   void give_up(machine::Stop::Kind kind, const std::string& what);
 
   GuestRunConfig config_;
   Phases phases_;
   bool has_agent_ = false;
   std::atomic<bool> held_{false};
+  std::atomic<std::chrono::steady_clock::time_point> trial_deadline_{std::chrono::steady_clock::time_point::max()};
   std::optional<base::StreamFile> console_file_;
   std::unique_ptr<RawTerminal> raw_terminal_;
   machine::Console console_;

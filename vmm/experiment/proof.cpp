@@ -91,11 +91,14 @@ std::optional<Proof> prove_no_halt_exits(const GuestConfig& asked, Snapshots vcp
   const bool polls = asked.guest_idle == GuestIdle::kPoll;
   const bool mwait = asked.guest_idle == GuestIdle::kMwait;
   if (!passed && !polls && !mwait) return std::nullopt;
-  // idle=poll and MWAIT leave HLT to a CPU that goes offline or dies: none while measured, but the tick's own corner
-  // cases are the guest's business. Pass-through leaves none at all.
+  // Pass-through leaves none at all. Idle CPUs that poll or MWAIT execute no HLT either, but a CPU that waits for a
+  // contended spinlock may (kvm_wait() in arch/x86/kernel/kvm.c): now and then, where idle ones would by the thousand.
+  constexpr double kSpinlockWaits = 20;
+  const double allowed = passed ? 0 : kSpinlockWaits;
   const auto halts = total(vcpus, "hlt_exits");
-  Proof proof{"HLT exits", "0", fmt::format("{} HLT exits", shown(halts)), std::nullopt};
-  if (halts) proof.holds = *halts == 0;
+  Proof proof{"HLT exits", allowed == 0 ? "0" : fmt::format("at most {}", allowed),
+              fmt::format("{} HLT exits", shown(halts)), std::nullopt};
+  if (halts) proof.holds = *halts <= allowed;
   return proof;
 }
 

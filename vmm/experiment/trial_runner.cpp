@@ -20,6 +20,10 @@ using Json = nlohmann::ordered_json;
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::minutes kNativeTimeout{30};
+// A trial this many times as long as the longest so far is stuck, whatever its agent says; before there is one, as long
+// as the host may take.
+constexpr int kOverdue = 20;
+constexpr std::chrono::seconds kOverdueLeast{10};
 constexpr std::chrono::seconds kNeighbourTimeout{60};
 // A guest that crashes (under emulation the emulator may be at fault) is started again so often; each time is said and
 // kept in the result.
@@ -264,9 +268,12 @@ Json TrialRunner::run_guest(Guest& guest, const Arm& arm, bool record_gaps) {
     neighbour = std::make_unique<NativeTask>(native_workload_path("neighbour"),
                                              std::map<std::string, std::string>{{"cpus", cpus}}, kNeighbourTimeout);
   }
+  guest.run->limit_trial(
+      longest_.count() == 0 ? kNativeTimeout : std::max<std::chrono::milliseconds>(kOverdue * longest_, kOverdueLeast));
   const stats::EnergyReading energy_before = stats::read_energy();
   const auto trial = session.run(comparison_.workload.name, comparison_.workload.parameters);
   const stats::EnergyReading energy_after = stats::read_energy();
+  guest.run->limit_trial(std::nullopt);
   Json beside = nullptr;
   if (neighbour) {
     const NativeResult result = neighbour->stop(kNeighbourTimeout);
@@ -275,6 +282,9 @@ Json TrialRunner::run_guest(Guest& guest, const Arm& arm, bool record_gaps) {
   }
   if (!trial) return nullptr;
 
+  const auto wall =
+      std::chrono::duration_cast<std::chrono::milliseconds>(std::chrono::nanoseconds(trial->result.wall_ns));
+  longest_ = std::max(longest_, wall);
   const stats::WorkloadResult& workload = trial->result.workload;
   Json proofs = Json::array();
   Json because = Json::array();

@@ -88,6 +88,7 @@ class TrialRunner {
   std::vector<std::unique_ptr<Guest>> guests_;
   std::map<std::string, std::string> left_out_;
   std::vector<std::string> restarts_;
+  std::chrono::milliseconds longest_{0};  // trial of a guest so far
   std::chrono::nanoseconds boots_{0};
   std::chrono::nanoseconds crashes_{0};
   std::mutex mutex_;  // of what other threads see

@@ -72,7 +72,8 @@ TEST(Proof, TheIdleMethod) {
   guest.guest_idle = GuestIdle::kPoll;
   EXPECT_EQ(holds(prove(guest, kHello, {}, vcpus({.hlt = 0})), "idle method"), false);
   EXPECT_EQ(holds(prove(guest, {{"cmdline", "quiet idle=poll"}}, {}, vcpus({.hlt = 0})), "idle method"), true);
-  EXPECT_EQ(holds(prove(guest, {{"cmdline", "quiet idle=poll"}}, {}, vcpus({.hlt = 2})), "HLT exits"), false);
+  EXPECT_EQ(holds(prove(guest, {{"cmdline", "quiet idle=poll"}}, {}, vcpus({.hlt = 21})), "HLT exits"), false);
+  EXPECT_EQ(holds(prove(guest, {{"cmdline", "quiet idle=poll"}}, {}, vcpus({.hlt = 20})), "HLT exits"), true);
 }
 
 TEST(Proof, PassThroughLeavesNoHltExit) {
