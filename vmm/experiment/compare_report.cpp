@@ -113,14 +113,14 @@ std::string cost_table(const Analysis& analysis, std::size_t width) {
   const bool energy = std::ranges::any_of(
       analysis.arms, [](const ArmAnalysis& arm) { return median_of(arm, Metric::kEnergyMj).has_value(); });
   std::string out = fmt::format("{:<{}}", "us an operation, all vCPUs", width);
-  for (const Column& column : kColumns) out += fmt::format("{:>10}", column.title);
-  out += fmt::format("{:>11}{}\n", "accounted", energy ? fmt::format("{:>8}", "mJ") : "");
+  for (const Column& column : kColumns) out += fmt::format("{:>9}", column.title);
+  out += fmt::format("{:>10}{}\n", "accounted", energy ? fmt::format("{:>8}", "mJ") : "");
   for (const ArmAnalysis& arm : analysis.arms) {
     if (arm.host || arm.left_out) continue;
     out += fmt::format("{:<{}}", arm.shown, width);
-    for (const Column& column : kColumns) out += fmt::format("{:>10}", whole(median_of(arm, column.metric)));
+    for (const Column& column : kColumns) out += fmt::format("{:>9}", whole(median_of(arm, column.metric)));
     const auto accounted = median_of(arm, Metric::kTimeAccounted);
-    out += fmt::format("{:>11}{}\n", accounted ? fmt::format("{:.1f}%", 100 * *accounted) : "-",
+    out += fmt::format("{:>10}{}\n", accounted ? fmt::format("{:.1f}%", 100 * *accounted) : "-",
                        energy ? fmt::format("{:>8}", cell(median_of(arm, Metric::kEnergyMj))) : "");
   }
   return out;
@@ -128,20 +128,20 @@ std::string cost_table(const Analysis& analysis, std::size_t width) {
 
 std::string legend(const Analysis& analysis) {
   std::string out = fmt::format(
-      "{}: medians over {} blocks of one trial an arm in random order (seed {}); 95 %: of the median.\n"
-      "of host: the host's time / this time.  HLT n: HLT exits of vCPU n in a trial (KVM's halt_exits).\n"
+      "{}: medians over {} blocks of one trial an arm in random order (seed {}).\n"
+      "95 %: the interval of the median.  of host: the host's time / this time.\n"
+      "HLT n: HLT exits of vCPU n in a trial (KVM's halt_exits).\n"
       "IPI n: call-function and reschedule IPIs injected into vCPU n ({}).\n"
       "p50, p99: medians of the trials' percentiles; p99.9: of all trials together.\n"
-      "on CPU = guest + host halt-poll won + lost + exits and all else; with delay (runnable) and blocked it is "
-      "accounted\n"
-      "for as a share of the vCPUs' wall time.\n"
+      "on CPU = guest + host halt-poll won + lost + exits and all else. Accounted: on CPU, delay\n"
+      "(runnable) and blocked, as a share of the vCPUs' wall time.\n"
       "{}",
       analysis.workload, analysis.blocks, analysis.seed,
       analysis.ipis_by_guest ? "g: the guest's own /proc/interrupts" : "tracepoint kvm_apic_accept_irq",
       analysis.baseline.empty()
           ? std::string()
-          : fmt::format("time: this / {}, block by block.  better, worse: its interval excludes 1; equivalent: inside "
-                        "0.95 to 1.05.\n",
+          : fmt::format("time: this / {}, block by block. better, worse: its interval excludes 1;\n"
+                        "equivalent: it lies inside 0.95 to 1.05.\n",
                         analysis.baseline));
   if (analysis.time_spent) {
     const TimeSpent& spent = *analysis.time_spent;
