@@ -59,8 +59,15 @@ void judge(CheckFinding& finding, std::vector<double> before, std::vector<double
 
 std::vector<CheckFinding> check_analysed(const Json& baseline, const Json& current,
                                          const std::vector<CheckLimit>& limits, bool asked) {
-  const Analysis before = analyse(baseline);
-  const Analysis after = analyse(current);
+  const auto analyse_named = [](const Json& document, const char* which) {
+    try {
+      return analyse(document);
+    } catch (const BadInput& error) {
+      throw BadInput(fmt::format("{}: {}", which, error.what()));
+    }
+  };
+  const Analysis before = analyse_named(baseline, "the baseline");
+  const Analysis after = analyse_named(current, "the new result");
   if (before.workload != after.workload) {
     throw BadInput(fmt::format("the baseline's workload is '{}', the new one's '{}'", before.workload, after.workload));
   }

@@ -20,6 +20,7 @@ constexpr std::size_t kTrialsMaximum = 100'000;
 constexpr std::size_t kVcpusMaximum = 256;
 constexpr std::size_t kTextMaximum = 200;
 constexpr std::size_t kBucketsMaximum = 2000;
+constexpr double kSecondsMinimum = 1e-9;
 constexpr double kSecondsMaximum = 1e9;
 constexpr double kSamplesBeyond = 10;  // a percentile with fewer is noise
 
@@ -287,6 +288,10 @@ Analysis analyse_checked(const Json& document) {
     if (!trial.at("vcpus").is_array()) throw BadInput("a trial's 'vcpus' is no list");
     if (!trial.at("seconds").is_null() && !trial.at("seconds").is_number()) {
       throw BadInput("a trial's 'seconds' is no number");
+    }
+    if (const auto seconds = number_in(trial, "seconds").value_or(1);
+        seconds != 0 && (seconds < kSecondsMinimum || seconds > kSecondsMaximum)) {
+      throw BadInput(fmt::format("a trial of {} s; {} to {} s make sense", seconds, kSecondsMinimum, kSecondsMaximum));
     }
     if (!is_valid(trial)) {
       const auto because = trial.find("invalid_because");

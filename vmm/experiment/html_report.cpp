@@ -104,20 +104,24 @@ std::string ratio_plot(std::span<const ArmAnalysis* const> arms) {
     data += fmt::format("{} {} {} {}\n", ratio->median, i, interval.low, interval.high);
   }
   return preamble(rows_height(arms.size())) + "$rows << END\n" + data + "END\n" + row_labels(arms) +
-         "set key off\nset xlabel 'time / time of the baseline, with its 95 % interval (left of 1 is faster)'\n"
+         "set key off\nset xrange [*<0.9:1.1<*]\nset xlabel 'time / time of the baseline, with its 95 % interval (left "
+         "of 1 is faster)'\n"
          "set arrow from 1, graph 0 to 1, graph 1 nohead lc rgb '#888888' lw 1.5\n"
          "plot $rows using 1:2:3:4 with xerrorbars lt 1\n";
 }
 
 std::string bars_plot(std::span<const ArmAnalysis* const> arms) {
   std::string data;
+  bool any = false;
   for (std::size_t i = 0; i < arms.size(); ++i) {
     const auto value = [&](Metric metric) {
       const auto median = median_of(*arms[i], metric);
+      any = any || median;
       return median ? fmt::format("{}", *median) : std::string("NaN");
     };
     data += fmt::format("{} {} {}\n", i, value(Metric::kHltExits), value(Metric::kIpis));
   }
+  if (!any) return {};
   return preamble(rows_height(arms.size()) + 20) + "$rows << END\n" + data + "END\n" + row_labels(arms) +
          "set key outside top right horizontal\nset xrange [0:*]\nset xlabel 'events an operation, both vCPUs'\nset "
          "style fill solid\n"

@@ -119,7 +119,8 @@ TEST(Check, Refusals) {
   fewer["arms"].erase(2);
   std::erase_if(fewer["trials"].get_ref<Json::array_t&>(), [](const Json& trial) { return trial["arm"] == "spin"; });
   refuses(result_document(), fewer, "no arm 'spin'");
-  refuses(result_document(), Json::array(), "not a result");
+  refuses(result_document(), Json::array(), "the new result: not a result");
+  refuses(Json::array(), result_document(), "the baseline: not a result");
   refuses(result_document(2), result_document(2), "too few");
 }
 

@@ -242,6 +242,25 @@ TEST(Page, HasPlotsWithTextAndNoScript) {
   EXPECT_THAT(page, AllOf(Not(HasSubstr("src=")), Not(HasSubstr("@import")), Not(HasSubstr("<link"))));
 }
 
+TEST(Page, IsWrittenWhereNoCountIsKnown) {
+  Json document = result_document();
+  for (Json& trial : document["trials"]) {
+    for (Json& vcpu : trial["vcpus"]) vcpu["counters"] = Json::object();
+  }
+  const std::string page = html_report(document);
+  std::size_t plots = 0;
+  for (std::size_t at = 0; (at = page.find("<svg", at)) != std::string::npos; ++at) ++plots;
+  EXPECT_EQ(plots, 3U) << "neither exits nor CPU time";
+}
+
+TEST(Analysis, ATimeThatNoTrialTakesIsRefused) {
+  for (const double seconds : {1e308, 5e-324}) {
+    Json document = result_document();
+    document["trials"][1]["seconds"] = seconds;
+    EXPECT_THROW((void)analyse(document), base::BadInput) << seconds;
+  }
+}
+
 TEST(Page, AHostileNameReachesNeitherGnuplotNorThePage) {
   EXPECT_EQ(plot_label("`touch x`'\"$(x)\n\\a"),
             "?touch x???"
