@@ -43,6 +43,7 @@ install_packages() {
 build_cpp() {
   local dir=$1; shift
   export CCACHE_DIR=${XDG_CACHE_HOME:-$HOME/.cache}/idle-wake-lab/ccache CCACHE_BASEDIR=$top CCACHE_NOHASHDIR=1 CCACHE_MAXSIZE=2G
+  export CCACHE_DEPEND=1 # what a source includes is known from its last compilation: no preprocessing of its own
   say "building $(basename "$dir")"
   if ! cmake -S "$top" -B "$dir" -G Ninja -DCMAKE_CXX_COMPILER_LAUNCHER=ccache "$@" >"$dir.log" 2>&1 || ! ninja -C "$dir" >>"$dir.log" 2>&1; then
     tail -n 40 "$dir.log" >&2

@@ -1,7 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "app/compare.hpp"
 
+#include <fmt/format.h>
+
 #include "app/result_file.hpp"
+#include "base/error.hpp"
 #include "base/file.hpp"
 #include "experiment/check.hpp"
 #include "experiment/compare.hpp"
@@ -18,7 +21,11 @@ int compare(CompareCommand command) {
     (void)base::open_input("compare", *command.file);
     command.config.comparison = experiment::parse_comparison(base::read_text(*command.file, kComparisonLimitBytes),
                                                              command.file->string(), command.guest);
-    settle(command);
+    try {
+      settle(command);
+    } catch (const base::BadInput& error) {
+      throw base::BadInput(fmt::format("'{}': {}", command.file->string(), error.what()));
+    }
   }
   return experiment::run_compare(command.config);
 }
