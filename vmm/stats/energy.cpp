@@ -37,8 +37,8 @@ EnergyReading read_energy(const std::filesystem::path& directory) {
     std::error_code error;
     for (const auto& zone : std::filesystem::directory_iterator(directory, error)) {
       const std::string name = zone.path().filename().string();
-      // "intel-rapl:0" is a package (or the whole platform, which holds it: its name tells), "intel-rapl:0:0" a part.
-      if (!name.starts_with(kZonePrefix) || name.find(':', kZonePrefix.size()) != name.npos) continue;
+      if (!name.starts_with(kZonePrefix)) continue;
+      // Others are parts of a package ("core", "dram") or hold it ("psys").
       if (!line_of(zone.path() / "name").starts_with("package")) continue;
       reading.packages[name] = {number_of(zone.path() / "energy_uj"), number_of(zone.path() / "max_energy_range_uj")};
     }
