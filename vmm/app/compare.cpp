@@ -31,6 +31,12 @@ int compare(CompareCommand command) {
 }
 
 int check(const CheckCommand& command) {
+  for (const std::filesystem::path& input : {command.baseline, command.current}) {
+    std::error_code none;
+    if (command.junit && std::filesystem::equivalent(*command.junit, input, none)) {
+      throw base::BadInput(fmt::format("--junit: '{}' is a result itself; another name keeps it", input.string()));
+    }
+  }
   std::optional<base::AtomicFile> junit;
   if (command.junit) junit.emplace("--junit", *command.junit);
   const auto findings = experiment::check_results(read_result("check", command.baseline),

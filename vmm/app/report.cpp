@@ -32,6 +32,10 @@ nlohmann::ordered_json read_result(const char* command, const std::filesystem::p
 }
 
 int report(const ReportCommand& command) {
+  std::error_code none;
+  if (command.html && std::filesystem::equivalent(*command.html, command.file, none)) {
+    throw base::BadInput(fmt::format("-o: '{}' is the result itself; another name keeps it", command.file.string()));
+  }
   std::optional<base::AtomicFile> page;
   if (command.html) page.emplace("-o", *command.html);
   const nlohmann::ordered_json document = read_result("report", command.file);

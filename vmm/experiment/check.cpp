@@ -82,7 +82,7 @@ std::vector<CheckFinding> check_analysed(const Json& baseline, const Json& curre
       finding.arm = arm.name;
       finding.metric = metric_texts().at(static_cast<std::size_t>(limit.metric));
       finding.limit = limit.share;
-      finding.required = asked || same->left_out;
+      finding.required = asked || same->left_out || (arm.valid > 0 && same->valid == 0);
       const auto old_values = values_of(baseline, arm.name, limit.metric, by_guest);
       const auto new_values = values_of(current, arm.name, limit.metric, by_guest);
       if (!old_values || old_values->empty()) {

@@ -231,10 +231,17 @@ Json TrialRunner::run_host(const Arm& arm) {
     const auto found = native.result.find(name);
     return found != native.result.end() && found->is_number() ? Json(*found) : Json(nullptr);
   };
+  // The user's own program may say anything.
+  constexpr double kSecondsMaximum = 1e9;
+  const Json seconds = field("seconds");
+  const bool possible = seconds.is_number() && seconds.get<double>() > 0 && seconds.get<double>() < kSecondsMaximum;
+  Json because = Json::array();
+  if (!possible) because.push_back(fmt::format("the workload on this host said seconds: {}", seconds.dump()));
   return {{"arm", arm.name},
-          {"seconds", field("seconds")},
+          {"seconds", possible ? seconds : Json(nullptr)},
           {"operations", field("operations")},
-          {"valid", !field("seconds").is_null()},
+          {"valid", possible},
+          {"invalid_because", std::move(because)},
           {"workload", Json(native.result)},
           {"energy", stats::to_json(stats::energy_between(before, after))},
           {"vcpus", Json::array()}};

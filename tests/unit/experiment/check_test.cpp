@@ -108,6 +108,14 @@ TEST(Check, AnArmThatTheNewResultLeftOutIsNoPass) {
   EXPECT_THAT(check_text(findings), HasSubstr("left it out: no such exit here"));
 }
 
+TEST(Check, AnArmWhoseTrialsAllBecameInvalidIsNoPass) {
+  Json after = result_document();
+  for (Json& trial : after["trials"]) {
+    if (trial["arm"] == "spin") trial["valid"] = false;
+  }
+  EXPECT_FALSE(all_within_limits(check_results(result_document(), after, {})));
+}
+
 TEST(Check, Refusals) {
   const auto refuses = [](const Json& before, const Json& after, const char* what) {
     EXPECT_THAT([&] { (void)check_results(before, after, {}); }, ThrowsMessage<base::BadInput>(HasSubstr(what)));
